@@ -1,7 +1,7 @@
 #include "launcher/agent/agent_state.h"
 
 #include "base/check.h"
-#include "base/states/moves.h"
+#include "launcher/protocol/moves.h"
 
 namespace hvd::launcher {
 

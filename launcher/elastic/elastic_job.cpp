@@ -171,7 +171,7 @@ bool ElasticJob::gives_up(HostRun& host) {
   std::set<std::string> silent = {host.name()};
   for (const HostRun& other : launch_.hosts().hosts()) {
     const bool has_link = !other.is_over() && other.link() != nullptr;
-    if (has_link && other.link()->silence_seconds() > 0) silent.insert(other.name());
+    if (has_link && other.link()->pings().silence_seconds() > 0) silent.insert(other.name());
   }
   const auto now = Clock::now();
   if (!generations_.can_spare(silent)) {

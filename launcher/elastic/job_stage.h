@@ -6,7 +6,7 @@
 //   kAssumed, kAsking, kElastic, kFinishing ──> kOver
 #pragma once
 
-#include "base/states/moves.h"
+#include "launcher/protocol/moves.h"
 
 namespace hvd::launcher {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/states/moves.h"
 #include "base/text.h"
+#include "launcher/protocol/moves.h"
 
 namespace hvd::launcher {
 namespace {
@@ -55,11 +55,8 @@ std::string_view to_string(HostCause cause) {
 }
 
 void HostRun::to(HostState next, HostCause cause, Deadline deadline) {
-  if (!may_move(state_, next, cause)) {
-    const std::string move = cat("host ", name(), ": ", to_string(state_), " -> ", to_string(next),
-                                 " (", to_string(cause), ")");
-    check_failed(__FILE__, __LINE__, move.c_str());
-  }
+  if (!may_move(state_, next, cause))
+    refuse_move(cat("host ", name()), to_string(state_), to_string(next), to_string(cause));
   if (next != state_) since_ = Clock::now();
   if (next <= HostState::kRunning) furthest_ = next;
   state_ = next;
@@ -93,7 +90,7 @@ void HostRun::enter(SpawnStage stage, Deadline deadline) {
   deadline_ = deadline;
 }
 
-void HostRun::hold(std::unique_ptr<AgentLink> link) {
+void HostRun::hold(std::shared_ptr<AgentLink> link) {
   link_ = std::move(link);
   advance(HostState::kPreparing, HostState::kHeld, HostCause::kPrepared);
 }
@@ -119,7 +116,7 @@ void HostRun::joined(const Joined& report) {
 
 double HostRun::silence() const {
   if (is_over() || link_ == nullptr) return 0;
-  const double seconds = link_->silence_seconds();
+  const double seconds = link_->pings().silence_seconds();
   return seconds >= kIsSilent ? seconds : 0;
 }
 

@@ -135,7 +135,7 @@ class HostRun {
   AgentEvents& events() const { return *events_; }
   // The link to the prepared agent; null before. After the host's end the link remains, but is closed.
   AgentLink* link() const { return link_.get(); }
-  void hold(std::unique_ptr<AgentLink> link);
+  void hold(std::shared_ptr<AgentLink> link);
   // The seconds since the agent's last answer. 0: the agent answers, or the host has no agent now.
   double silence() const;
   // Whether the host has a running agent that is not silent.
@@ -195,7 +195,7 @@ class HostRun {
   Clock::time_point runs_until_{};
   StartOrder order_;
   std::unique_ptr<AgentEvents> events_;
-  std::unique_ptr<AgentLink> link_;
+  std::shared_ptr<AgentLink> link_;
 };
 
 }  // namespace hvd::launcher

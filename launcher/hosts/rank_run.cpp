@@ -2,10 +2,9 @@
 
 #include <iterator>
 
-#include "base/check.h"
-#include "base/states/moves.h"
 #include "base/text.h"
 #include "launcher/hosts/host_run.h"
+#include "launcher/protocol/moves.h"
 
 namespace hvd::launcher {
 
@@ -63,11 +62,8 @@ std::string RankRun::describe() const {
 }
 
 void RankRun::to(PlaceState next) {
-  if (!may_move(place_state_, next)) {
-    const std::string move = cat("the place of process ", number(), ": ", to_string(place_state_),
-                                 " -> ", to_string(next));
-    check_failed(__FILE__, __LINE__, move.c_str());
-  }
+  if (!may_move(place_state_, next))
+    refuse_move(cat("the place of process ", number()), to_string(place_state_), to_string(next));
   place_state_ = next;
 }
 
@@ -78,11 +74,8 @@ bool RankRun::go() {
 }
 
 void RankRun::to(RankState next, RankCause cause) {
-  if (!may_move(state_, next, cause)) {
-    const std::string move = cat("rank ", number(), ": ", to_string(state_), " -> ",
-                                 to_string(next), " (", to_string(cause), ")");
-    check_failed(__FILE__, __LINE__, move.c_str());
-  }
+  if (!may_move(state_, next, cause))
+    refuse_move(cat("rank ", number()), to_string(state_), to_string(next), to_string(cause));
   state_ = next;
 }
 

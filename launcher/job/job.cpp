@@ -312,7 +312,7 @@ void JobLaunch::receive_events(HostRun& host) {
 
 bool JobLaunch::is_silent(int host) const {
   const AgentLink* const link = hosts_.host(host).link();
-  return link != nullptr && link->is_unanswered();
+  return link != nullptr && link->pings().is_unanswered();
 }
 
 void JobLaunch::on_silence(int host, double seconds) {
@@ -330,7 +330,7 @@ void JobLaunch::on_silence(int host, double seconds) {
 
 // The host's agent, if it still runs, has ended its ranks by now.
 void JobLaunch::give_up(HostRun& host) {
-  const double seconds = host.link()->silence_seconds();
+  const double seconds = host.link()->pings().silence_seconds();
   expect_end(host);
   host.link()->give_up([this, &host] { policy_->ranks_ended(host); });
   lose(host, deadline_exceeded(cat("the host did not answer for ", std::lround(seconds), " s")));
@@ -338,7 +338,7 @@ void JobLaunch::give_up(HostRun& host) {
 
 // The host's ranks end at the latest when its agent has had no contact with this launcher for the lease time.
 void JobLaunch::expect_end(HostRun& host) {
-  const double left = host_jobs_.silent_ranks_end_after() - host.link()->silence_seconds();
+  const double left = host_jobs_.silent_ranks_end_after() - host.link()->pings().silence_seconds();
   host.may_run_until(Deadline::after_seconds(std::max(left, 0.0)).time());
 }
 

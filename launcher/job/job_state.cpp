@@ -1,7 +1,7 @@
 #include "launcher/job/job_state.h"
 
 #include "base/check.h"
-#include "base/states/moves.h"
+#include "launcher/protocol/moves.h"
 
 namespace hvd::launcher {
 

@@ -3,24 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
-#include <tuple>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "launcher/link/frame_channel.h"
-#include "launcher/link/lease_pings.h"
-#include "launcher/link/rank_outputs.h"
-#include "launcher/link/store_streams.h"
-#include "launcher/protocol/host_job.h"
-#include "launcher/protocol/protocol.h"
+#include "launcher/protocol/moves.h"
 #include "net/frame.h"
-#include "net/notification.h"
 
 namespace hvd::launcher {
 namespace {
@@ -32,22 +23,6 @@ constexpr uint64_t kEnvironmentWindow = 1 << 20;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
 // Longer than kSuspendLimit, which the launcher spends waiting for the slowest host: it has stopped by then.
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
-
-}  // namespace
-
-// The last message of each kind.
-template <typename... T>
-struct LastMessages {
-  template <typename U>
-  static constexpr bool kHas = (std::is_same_v<T, U> || ...);
-  std::tuple<std::optional<T>...> all;
-};
-// The agent's answers that calls of AgentLink wait for.
-using AgentAnswers =
-    LastMessages<AgentHello, Prepared, Started, Staged, PackageWanted, EnvironmentWanted,
-                 EnvironmentFilesWanted, ReachabilityTested, Suspended>;
-template <typename T>
-concept AgentAnswer = AgentAnswers::kHas<T>;
 
 // Ignores the events of an abandoned host, whose ranks no longer matter.
 class GivenUpHost : public AgentEvents {
@@ -71,114 +46,78 @@ class GivenUpHost : public AgentEvents {
   const std::function<void()> on_end_;
 };
 
-class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
- public:
-  Impl(asio::any_io_executor executor, std::unique_ptr<Duplex> duplex, AgentEvents& events)
-      : executor_(std::move(executor)),
-        frames_(executor_, std::move(duplex)),
-        events_(&events),
-        answered_(executor_),
-        pings_(executor_, {.send = [this](uint64_t number) { put(Ping{number}); },
-                           .on_silence =
-                               [this](double seconds) {
-                                 frames_.on_silence(seconds);
-                                 events_->on_silence(seconds);
-                               },
-                           .on_answer = [this] { events_->on_answer(); }}),
-        outputs_(events),
-        stores_(std::make_shared<StoreStreams>(
-            executor_,
-            [this](net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload) {
-              put(type, stream, credit, payload, net::Urgency::kStore);
-            },
-            [this](net::StreamSocket socket) {
-              events_->on_store_connection(std::move(socket));
-            })) {}
+}  // namespace
 
-  net::Task<Status> prepare(HostJob job, NextPart code, PackageParts package,
-                            Environment environment);
-  net::Task<Status> offer_environment(Environment environment);
-  net::Task<Status> send_environment(EnvironmentFeed& feed);
-  net::Task<Status> send_package(PackageParts package, std::string_view what);
-  void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
-  net::Task<void> send_stack_tool();
-  net::Task<Status> stage(const NextPart& next, std::string_view what,
-                          uint64_t window = kStageWindow);
-  const Status& state() const { return lost_; }
-  Status hold();
-  template <AgentAnswer T>
-  std::optional<T>& answer() {
-    return std::get<std::optional<T>>(answers_.all);
+bool may_move(LinkState from, LinkState to) {
+  using S = LinkState;
+  static constexpr StateSet<S> kPreparation = {S::kPreparing, S::kEnvironment, S::kFiles,
+                                               S::kForwarded};
+  if (to == S::kClosed) return true;
+  if (to == S::kFinished || to == S::kLost) return from > S::kNew && from < S::kFinished;
+  static constexpr Move<S> kMoves[] = {
+      {{S::kNew}, S::kHandshake},         {{S::kHandshake}, S::kPreparing},
+      {{S::kPreparing}, S::kEnvironment}, {{S::kEnvironment, S::kForwarded}, S::kFiles},
+      {{S::kFiles}, S::kForwarded},       {kPreparation, S::kPackage},
+      {kPreparation, S::kPrepared},       {{S::kPackage}, S::kPrepared},
+      {{S::kPrepared}, S::kHeld},         {{S::kPrepared, S::kHeld}, S::kStarting},
+      {{S::kStarting}, S::kStarted},      {{S::kStarting}, S::kFailed},
+      {{S::kStarted}, S::kRunning},       {{S::kFinished}, S::kEnded},
+  };
+  return is_legal(kMoves, from, to);
+}
+
+std::string_view to_string(LinkState state) {
+  constexpr std::string_view kNames[] = {
+      "new",     "handshake", "preparing", "environment", "files",   "forwarded",
+      "package", "prepared",  "held",      "starting",    "started", "failed",
+      "running", "finished",  "ended",     "lost",        "closed"};
+  static_assert(std::size(kNames) == static_cast<size_t>(LinkState::kClosed) + 1);
+  return kNames[static_cast<size_t>(state)];
+}
+
+AgentLink::AgentLink(asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
+                     AgentEvents& events)
+    : executor_(std::move(executor)),
+      frames_(executor_, std::move(duplex)),
+      events_(&events),
+      answered_(executor_),
+      pings_(executor_, {.send = [this](uint64_t number) { send(Ping{number}); },
+                         .on_silence =
+                             [this](double seconds) {
+                               frames_.on_silence(seconds);
+                               events_->on_silence(seconds);
+                             },
+                         .on_answer = [this] { events_->on_answer(); }}),
+      outputs_(events),
+      stores_(std::make_shared<StoreStreams>(
+          executor_,
+          [this](net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload) {
+            frames_.put(type, stream, credit, payload, net::Urgency::kStore);
+          },
+          [this](net::StreamSocket socket) { events_->on_store_connection(std::move(socket)); })) {}
+
+std::shared_ptr<AgentLink> AgentLink::open(asio::any_io_executor executor,
+                                           std::unique_ptr<Duplex> duplex, AgentEvents& events) {
+  auto link = std::make_shared<AgentLink>(std::move(executor), std::move(duplex), events);
+  return {link.get(), [link](AgentLink*) { link->close(); }};
+}
+
+void AgentLink::to(LinkState next) {
+  if (!may_move(state_, next))
+    refuse_move(cat("the link to host ", job_.host_name), to_string(state_), to_string(next));
+  state_ = next;
+}
+
+Status AgentLink::arrive(LinkState next) {
+  if (!may_move(state_, next)) {
+    return internal_error(cat("the agent's message moves the link from ", to_string(state_), " to ",
+                              to_string(next)));
   }
-  const Prepared& prepared() {
-    static const Prepared kNone;
-    return answer<Prepared>() ? *answer<Prepared>() : kNone;
-  }
-  const LeasePings& pings() const { return pings_; }
-  net::Task<Reached> test_reachability(MasterCandidates candidates);
-  net::Task<Status> start(StartOrder order);
-  net::Task<Status> suspend();
-  net::Task<void> wait_for_end();
-  void give_up(std::function<void()> on_end);
-  void put(const Message& message);
-  void consumed(int rank, OutputStream stream, size_t size);
-  void close();
+  state_ = next;
+  return {};
+}
 
- private:
-  // Starts a coroutine of this object, and keeps the object alive until the coroutine returns.
-  void spawn(net::Task<void> (Impl::*body)());
-  net::Task<void> read_link();
-  net::Task<void> write_link();
-  net::Task<void> ping();
-  // Whether the agent is prepared or requests the package, both of which come after the environment.
-  bool is_past_environment() { return answer<Prepared>() || answer<PackageWanted>(); }
-  // Waits until is_there() returns true. Returns an error if the link is lost.
-  template <typename Claim>
-  net::Task<Status> wait_for(Claim is_there);
-
-  void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
-           net::Urgency urgency);
-  Status handle(const net::Frame& frame);
-  // Returns an error for a message in the wrong state. An overload may also note the message's contents.
-  Status check(const auto&) { return {}; }
-  Status check(const AgentHello& hello) { return check_agent_version(hello.version); }
-  Status check(const Started& started);
-  template <AgentAnswer T>
-  Status receive(T& message) {
-    HVD_RETURN_IF_ERROR(check(message));
-    std::get<std::optional<T>>(answers_.all) = std::move(message);
-    return {};
-  }
-  Status receive(const StackToolWanted&);
-  Status receive(const Failed& failed);
-  Status receive(const Finished& finished);
-  Status receive(const Pong& answer);
-  // For all other messages of an agent.
-  Status receive(const AgentReport& report);
-  void lose(Status why);
-  void shut();
-
-  asio::any_io_executor executor_;
-  FrameChannel frames_;
-  AgentEvents* events_;
-  net::Notification answered_;
-  LeasePings pings_;
-  HostJob job_;
-  RankOutputs outputs_;
-  const std::shared_ptr<StoreStreams> stores_;
-
-  bool is_running_ = false;  // the coroutines have started
-  AgentAnswers answers_;
-  PackageParts stack_tool_;        // null after the agent has requested it
-  bool is_start_awaited_ = false;  // prepare, state or start will return the reason of a loss
-  std::optional<GivenUpHost> given_up_;
-  double agents_silence_ = 0;  // how long this process was silent, as reported by the agent
-  bool is_finished_ = false;
-  bool is_closed_ = false;
-  Status lost_;
-};
-
-void AgentLink::Impl::spawn(net::Task<void> (Impl::*body)()) {
+void AgentLink::spawn(net::Task<void> (AgentLink::*body)()) {
   asio::co_spawn(executor_, (this->*body)(),
                  [self = shared_from_this()](const std::exception_ptr& error) {
                    if (error) self->lose(internal_error("the link to the agent failed"));
@@ -186,10 +125,10 @@ void AgentLink::Impl::spawn(net::Task<void> (Impl::*body)()) {
 }
 
 template <typename Claim>
-net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
+net::Task<Status> AgentLink::wait_for(Claim is_there) {
   while (!is_there()) {
-    if (is_closed_) co_return aborted("the link to the agent was closed");
-    if (!lost_.ok()) co_return lost_;
+    if (state_ == LinkState::kClosed) co_return aborted("the link to the agent was closed");
+    if (!loss_.ok()) co_return loss_;
     co_await answered_.wait();
     const auto state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) {
@@ -199,223 +138,177 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
   co_return Status();
 }
 
-// Sends files at the speed of the host: at most `window` bytes are in flight.
-net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view what,
-                                         uint64_t window) {
+net::Task<Status> AgentLink::leave(LinkState state) {
+  return wait_for([this, state] { return state_ != state && state_ <= LinkState::kPrepared; });
+}
+
+net::Task<Status> AgentLink::stage(const NextPart& next, std::string_view what, uint64_t window) {
   uint64_t sent = 0;
-  Staged& staged = answer<Staged>().emplace();
+  staged_ = {};
   for (;;) {
     const Status status =
-        co_await wait_for([&] { return !staged.status.ok() || sent < staged.taken + window; });
+        co_await wait_for([&] { return !staged_.status.ok() || sent < staged_.taken + window; });
     if (!status.ok()) co_return status;
-    if (!staged.status.ok()) break;
-    if (staged.taken > sent) co_return internal_error("the agent has taken more than was sent");
+    if (!staged_.status.ok()) break;
+    if (staged_.taken > sent) co_return internal_error("the agent has taken more than was sent");
     const auto part = next();
     if (!part.ok()) co_return part.status();
     if (!*part) break;
-    put(**part);
+    send(**part);
     sent += (*part)->path.size() + (*part)->bytes.size();
   }
   const Status status =
-      co_await wait_for([&] { return !staged.status.ok() || staged.taken == sent; });
-  co_return status.ok() ? staged.status.with_context(std::string(what)) : status;
+      co_await wait_for([&] { return !staged_.status.ok() || staged_.taken == sent; });
+  co_return status.ok() ? staged_.status.with_context(std::string(what)) : status;
 }
 
-net::Task<Status> AgentLink::Impl::send_package(PackageParts package, std::string_view what) {
+net::Task<Status> AgentLink::send_package(PackageParts package, std::string_view what) {
   if (!package) co_return failed_precondition("the agent wants a package that was not offered");
   const auto next = co_await package();
   if (!next.ok()) co_return next.status();
-  co_return co_await stage(*next, what);
+  co_return co_await stage(*next, what, kStageWindow);
 }
 
-void AgentLink::Impl::offer_stack_tool(const StackToolOffer& offer, PackageParts parts) {
+void AgentLink::offer_stack_tool(const StackToolOffer& offer, PackageParts parts) {
   stack_tool_ = std::move(parts);
-  put(offer);
+  send(offer);
 }
 
-net::Task<void> AgentLink::Impl::send_stack_tool() {
+net::Task<void> AgentLink::send_stack_tool() {
   const auto self = shared_from_this();
   const Status status =
       co_await send_package(std::exchange(stack_tool_, nullptr), "sending py-spy");
   if (!status.ok()) log::info(cat("host ", job_.host_name, ": ", status.message()));
 }
 
-net::Task<Status> AgentLink::Impl::offer_environment(Environment environment) {
+// Sends the address of the host that forwards the files, then the files that the agent does not get from that host.
+net::Task<Status> AgentLink::send_environment(Environment environment) {
   if (!environment) {
     co_return failed_precondition("the agent wants an environment that the job lacks");
   }
-  const auto feed = co_await environment(*answer<EnvironmentWanted>());
+  const auto feed = co_await environment(std::get<EnvironmentWanted>(wanted_));
   if (!feed.ok()) co_return feed.status();
-  put((*feed)->offer());
-  const Status status = co_await wait_for(
-      [this] { return is_past_environment() || answer<EnvironmentFilesWanted>(); });
-  if (!status.ok() || !answer<EnvironmentFilesWanted>()) co_return status;
-  co_return co_await send_environment(**feed);
-}
-
-// Sends the address of the host that forwards the files, then the files that the agent does not get from that host.
-net::Task<Status> AgentLink::Impl::send_environment(EnvironmentFeed& feed) {
-  auto& wanted = answer<EnvironmentFilesWanted>();
-  const EnvironmentSource source = feed.join(wanted->server);
+  send((*feed)->offer());
+  Status status = co_await leave(LinkState::kEnvironment);
+  if (!status.ok() || state_ != LinkState::kFiles) co_return status;
+  const EnvironmentSource source = (*feed)->join(std::get<EnvironmentFilesWanted>(wanted_).server);
+  const bool is_forwarded = source.server.port != 0;
+  if (is_forwarded) to(LinkState::kForwarded);
+  send(source);
   uint64_t first = 0;
-  wanted.reset();
-  put(source);
-  if (source.server.port != 0) {
-    const Status status = co_await wait_for([&] { return is_past_environment() || wanted; });
-    if (!status.ok() || is_past_environment()) co_return status;
-    feed.on_detour(wanted->why);
-    first = wanted->first;
+  if (is_forwarded) {
+    status = co_await leave(LinkState::kForwarded);
+    if (!status.ok() || state_ != LinkState::kFiles) co_return status;
+    const auto& wanted = std::get<EnvironmentFilesWanted>(wanted_);
+    (*feed)->on_detour(wanted.why);
+    first = wanted.first;
   }
-  const Status sent = co_await stage(feed.parts(first), "--stage-env", kEnvironmentWindow);
-  if (!sent.ok()) co_return sent;
-  co_return co_await wait_for([this] { return is_past_environment(); });
+  status = co_await stage((*feed)->parts(first), "--stage-env", kEnvironmentWindow);
+  if (status.ok()) status = co_await leave(LinkState::kFiles);
+  co_return status;
 }
 
-net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackageParts package,
-                                           Environment environment) {
+net::Task<Status> AgentLink::prepare(HostJob job, NextPart code, PackageParts package,
+                                     Environment environment) {
   const auto self = shared_from_this();
-  if (is_running_) co_return failed_precondition("the agent has already been prepared");
+  if (state_ != LinkState::kNew) {
+    co_return failed_precondition("the agent has already been prepared");
+  }
+  to(LinkState::kHandshake);
   job_ = std::move(job);
   outputs_.open(job_.ranks);
-  is_running_ = true;
-  is_start_awaited_ = true;
-  spawn(&Impl::read_link);
-  spawn(&Impl::write_link);
-  Status status = co_await wait_for([this] { return answer<AgentHello>().has_value(); });
-  if (status.ok() && code) status = co_await stage(code, "--stage");
+  spawn(&AgentLink::read_link);
+  spawn(&AgentLink::write_link);
+  Status status = co_await leave(LinkState::kHandshake);
+  if (status.ok() && code) status = co_await stage(code, "--stage", kStageWindow);
   if (status.ok()) {
     frames_.address(job_);
-    put(Prepare{job_, kOutputWindow, kStoreWindow});
-    if (job_.lease_seconds > 0 || job_.host_timeout_seconds > 0) spawn(&Impl::ping);
-    status =
-        co_await wait_for([this] { return is_past_environment() || answer<EnvironmentWanted>(); });
+    send(Prepare{job_, kOutputWindow, kStoreWindow});
+    if (job_.lease_seconds > 0 || job_.host_timeout_seconds > 0) spawn(&AgentLink::ping);
+    status = co_await leave(LinkState::kPreparing);
   }
-  if (status.ok() && answer<EnvironmentWanted>()) {
-    status = co_await offer_environment(std::move(environment));
+  if (status.ok() && state_ == LinkState::kEnvironment) {
+    status = co_await send_environment(std::move(environment));
   }
-  if (status.ok() && answer<PackageWanted>()) {
+  if (status.ok() && state_ == LinkState::kPackage) {
     status = co_await send_package(std::move(package), "sending the package horovod");
-    if (status.ok()) status = co_await wait_for([this] { return answer<Prepared>().has_value(); });
+    if (status.ok()) status = co_await leave(LinkState::kPackage);
   }
-  if (status.ok()) status = answer<Prepared>()->status;
-  co_return status;
+  co_return status.ok() ? prepared_.status : status;
 }
 
-net::Task<Reached> AgentLink::Impl::test_reachability(MasterCandidates candidates) {
+std::string AgentLink::version_of(std::string_view name) const {
+  const auto found =
+      std::ranges::find(prepared_.versions, name, &std::pair<std::string, std::string>::first);
+  return found == prepared_.versions.end() ? "" : found->second;
+}
+
+net::Task<Reached> AgentLink::test_reachability(MasterCandidates candidates) {
   const auto self = shared_from_this();
-  answer<ReachabilityTested>().reset();
-  put(TestReachability{std::move(candidates)});
-  const Status status =
-      co_await wait_for([this] { return answer<ReachabilityTested>().has_value(); });
-  co_return status.ok() ? answer<ReachabilityTested>()->reached : Reached{};
+  reached_.reset();
+  send(TestReachability{std::move(candidates)});
+  const Status status = co_await wait_for([this] { return reached_.has_value(); });
+  co_return status.ok() ? *reached_ : Reached{};
 }
 
-Status AgentLink::Impl::hold() {
-  is_start_awaited_ = !lost_.ok();
-  return lost_;
+Status AgentLink::hold() {
+  if (state_ == LinkState::kPrepared) to(LinkState::kHeld);
+  return loss_;
 }
 
-net::Task<Status> AgentLink::Impl::start(StartOrder order) {
+net::Task<Status> AgentLink::start(StartOrder order) {
   const auto self = shared_from_this();
-  is_start_awaited_ = true;
-  put(Start{std::move(order)});
-  Status status = co_await wait_for([this] { return answer<Started>().has_value(); });
-  is_start_awaited_ = false;
-  if (status.ok()) status = answer<Started>()->status;
+  if (may_move(state_, LinkState::kStarting)) to(LinkState::kStarting);
+  send(Start{std::move(order)});
+  Status status = co_await wait_for([this] { return started_.has_value(); });
+  if (status.ok()) status = *started_;
   // The link may have been lost after the answer.
-  if (status.ok() && !is_finished_) status = lost_;
+  if (status.ok() && state_ == LinkState::kLost) status = loss_;
+  if (state_ == LinkState::kStarted) to(LinkState::kRunning);
   co_return status;
 }
 
-net::Task<Status> AgentLink::Impl::suspend() {
+net::Task<Status> AgentLink::suspend() {
   const auto self = shared_from_this();
-  answer<Suspended>().reset();
-  put(Suspend{});
+  is_suspended_ = false;
+  send(Suspend{});
   // The next ping ends the suspension, so it must not precede the stop of the launcher.
   pings_.hold_back(kNoPing);
   asio::steady_timer limit(executor_, kSuspendLimit);
-  const auto is_too_late = std::make_shared<bool>(false);
-  limit.async_wait([self, is_too_late](const net::error_code& error) {
-    if (error) return;
-    *is_too_late = true;
-    self->answered_.notify();
-  });
-  Status status = co_await wait_for([&] { return answer<Suspended>() || *is_too_late; });
+  limit.async_wait([self](const net::error_code&) { self->answered_.notify(); });
+  Status status =
+      co_await wait_for([&] { return is_suspended_ || limit.expiry() <= Clock::now(); });
   limit.cancel();
-  if (status.ok() && !answer<Suspended>()) {
+  if (status.ok() && !is_suspended_) {
     status = deadline_exceeded("the agent did not acknowledge that the launcher is being stopped");
   }
   co_return status;
 }
 
-net::Task<void> AgentLink::Impl::wait_for_end() {
+net::Task<void> AgentLink::wait_for_end() {
   const auto self = shared_from_this();
-  if (is_finished_) static_cast<void>(co_await wait_for([] { return false; }));
+  if (state_ == LinkState::kFinished) static_cast<void>(co_await wait_for([] { return false; }));
 }
 
-void AgentLink::Impl::give_up(std::function<void()> on_end) {
-  if (is_closed_ || !lost_.ok()) return;
-  given_up_.emplace(
+void AgentLink::give_up(std::function<void()> on_end) {
+  if (state_ >= LinkState::kEnded) return;
+  given_up_ = std::make_unique<GivenUpHost>(
       [this](int rank, OutputStream stream, size_t size) { consumed(rank, stream, size); },
       std::move(on_end));
-  events_ = &*given_up_;
+  events_ = given_up_.get();
   outputs_.redirect(*given_up_);
   stores_->close();
-  put(End{});
+  send(End{});
 }
 
-void AgentLink::Impl::consumed(int rank, OutputStream stream, size_t size) {
-  if (is_closed_) return;
-  const auto grant = outputs_.consumed(rank, stream, size);
-  if (grant) put(net::FrameType::kCredit, grant->stream, grant->credit, {}, net::Urgency::kControl);
-}
-
-AgentLink::AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
-                     AgentEvents& events)
-    : impl_(std::make_shared<Impl>(std::move(executor), std::move(duplex), events)) {}
-
-AgentLink::~AgentLink() { impl_->close(); }
-
-net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code, PackageParts package,
-                                     Environment environment) {
-  return impl_->prepare(job, std::move(code), std::move(package), std::move(environment));
-}
-Status AgentLink::state() const { return impl_->state(); }
-Status AgentLink::hold() { return impl_->hold(); }
-const MasterCandidates& AgentLink::candidates() const { return impl_->prepared().candidates; }
-const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
-  return impl_->prepared().versions;
-}
-std::string AgentLink::version_of(std::string_view name) const {
-  const auto found =
-      std::ranges::find(versions(), name, &std::pair<std::string, std::string>::first);
-  return found == versions().end() ? "" : found->second;
-}
-std::string AgentLink::machine() const {
-  const auto& hello = impl_->answer<AgentHello>();
-  return hello ? hello->machine : "";
-}
-uint32_t AgentLink::threads() const { return impl_->prepared().threads; }
-net::Task<Reached> AgentLink::test_reachability(const MasterCandidates& candidates) {
-  return impl_->test_reachability(candidates);
-}
-net::Task<Status> AgentLink::start(const StartOrder& order) { return impl_->start(order); }
-void AgentLink::send(const Message& order) { impl_->put(order); }
-void AgentLink::give_up(std::function<void()> on_end) { impl_->give_up(std::move(on_end)); }
 void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
-  impl_->consumed(rank, stream, size);
+  const auto grant = outputs_.consumed(rank, stream, size);
+  if (grant)
+    frames_.put(net::FrameType::kCredit, grant->stream, grant->credit, {}, net::Urgency::kControl);
 }
-void AgentLink::offer_stack_tool(const StackToolOffer& offer, PackageParts parts) {
-  impl_->offer_stack_tool(offer, std::move(parts));
-}
-bool AgentLink::is_unanswered() const { return impl_->pings().is_unanswered(); }
-double AgentLink::silence_seconds() const { return impl_->pings().silence_seconds(); }
-net::Task<Status> AgentLink::suspend() { return impl_->suspend(); }
-net::Task<void> AgentLink::wait_for_end() { return impl_->wait_for_end(); }
-void AgentLink::close() { impl_->close(); }
 
-void AgentLink::Impl::put(const Message& message) {
-  const Bytes bytes = encode(message);
+void AgentLink::send(const Message& order) {
+  const Bytes bytes = encode(order);
   if (bytes.size() > net::kMaxPayload) {
     return lose(invalid_argument(
         cat("the orders for host ", job_.host_name, " take ", bytes.size() >> 20,
@@ -423,27 +316,22 @@ void AgentLink::Impl::put(const Message& message) {
             " MiB that one message carries; start fewer ranks there, or give them a smaller "
             "environment (-x, --env-file) or command")));
   }
-  put(net::FrameType::kControl, 0, 0, bytes, net::Urgency::kControl);
+  frames_.put(net::FrameType::kControl, 0, 0, bytes, net::Urgency::kControl);
 }
 
-void AgentLink::Impl::put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
-                          net::Urgency urgency) {
-  frames_.put(type, stream, credit, payload, urgency);
-}
-
-net::Task<void> AgentLink::Impl::write_link() {
+net::Task<void> AgentLink::write_link() {
   const auto self = shared_from_this();
   co_await frames_.write();
 }
 
-net::Task<void> AgentLink::Impl::read_link() {
+net::Task<void> AgentLink::read_link() {
   const auto self = shared_from_this();
   const Status why = co_await frames_.read(
       [this] { pings_.on_received(); }, [this](const net::Frame& frame) { return handle(frame); });
   if (!why.ok()) lose(why);
 }
 
-net::Task<void> AgentLink::Impl::ping() {
+net::Task<void> AgentLink::ping() {
   const auto self = shared_from_this();
   const double limit = job_.host_timeout_seconds;
   const Status silent =
@@ -451,9 +339,9 @@ net::Task<void> AgentLink::Impl::ping() {
   if (!silent.ok()) lose(silent);
 }
 
-Status AgentLink::Impl::handle(const net::Frame& frame) {
+Status AgentLink::handle(const net::Frame& frame) {
   const net::FrameHeader& header = frame.header;
-  if (is_finished_) put(Ping{});  // as after Finished
+  if (state_ == LinkState::kFinished) send(Ping{});  // as after Finished
   if (header.type == net::FrameType::kControl) {
     auto message = decode(frame.payload);
     if (!message.ok()) return message.status();
@@ -468,14 +356,49 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
     answered_.notify();
     return {};
   }
-  if (!answer<AgentHello>()) return internal_error("the agent sent something before its hello");
+  if (state_ == LinkState::kHandshake) {
+    return internal_error("the agent sent something before its hello");
+  }
   if (header.stream >= kFirstStoreStream) {
     return given_up_ ? Status() : stores_->handle(header, frame.payload);
   }
   return outputs_.handle(header, frame.payload);
 }
 
-Status AgentLink::Impl::check(const Started& started) {
+Status AgentLink::receive(AgentHello& hello) {
+  HVD_RETURN_IF_ERROR(check_agent_version(hello.version));
+  machine_ = std::move(hello.machine);
+  return arrive(LinkState::kPreparing);
+}
+
+Status AgentLink::receive(Staged& staged) {
+  staged_ = std::move(staged);
+  return {};
+}
+
+Status AgentLink::receive(EnvironmentWanted& wanted) {
+  wanted_ = std::move(wanted);
+  return arrive(LinkState::kEnvironment);
+}
+
+Status AgentLink::receive(EnvironmentFilesWanted& wanted) {
+  wanted_ = std::move(wanted);
+  return arrive(LinkState::kFiles);
+}
+
+Status AgentLink::receive(Prepared& prepared) {
+  prepared_ = std::move(prepared);
+  return arrive(LinkState::kPrepared);
+}
+
+Status AgentLink::receive(ReachabilityTested& tested) {
+  reached_ = std::move(tested.reached);
+  return {};
+}
+
+Status AgentLink::receive(const Started& started) {
+  HVD_RETURN_IF_ERROR(arrive(started.status.ok() ? LinkState::kStarted : LinkState::kFailed));
+  started_ = started.status;
   if (started.status.ok()) {
     frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds,
                     shortest_silence(job_));
@@ -483,62 +406,69 @@ Status AgentLink::Impl::check(const Started& started) {
   return {};
 }
 
-Status AgentLink::Impl::receive(const StackToolWanted&) {
+Status AgentLink::receive(const Suspended&) {
+  is_suspended_ = true;
+  return {};
+}
+
+Status AgentLink::receive(const StackToolWanted&) {
   if (!stack_tool_) return internal_error("the agent wants a py-spy that was not offered");
-  spawn(&Impl::send_stack_tool);
+  spawn(&AgentLink::send_stack_tool);
   return {};
 }
 
-Status AgentLink::Impl::receive(const AgentReport& report) {
+Status AgentLink::receive(const AgentReport& report) {
   // After a failed start, the agent ends the ranks that already run, so ignore its reports.
-  const auto& started = answer<Started>();
-  if (!started || started->status.ok()) events_->on_report(report);
+  if (state_ != LinkState::kFailed) events_->on_report(report);
   return {};
 }
 
-Status AgentLink::Impl::receive(const Pong& answer) {
+Status AgentLink::receive(const Pong& answer) {
   agents_silence_ = answer.silent_seconds;
   if (answer.silent_seconds == 0 || given_up_) return {};
   log::info(cat("host ", job_.host_name, ": its ranks were stopped, because the launcher had been ",
                 "silent for ", std::lround(answer.silent_seconds), " s"));
-  put(Ping{.continues_ranks = 1});
+  send(Ping{.continues_ranks = 1});
   return {};
 }
 
-Status AgentLink::Impl::receive(const Failed& failed) {
+Status AgentLink::receive(const Failed& failed) {
   const bool was_silent = pings_.silence_seconds() > agents_silence_ / 2;
   if (job_.lease_seconds > 0 && agents_silence_ >= job_.lease_seconds && !was_silent &&
-      !is_start_awaited_) {
+      reports_loss()) {
     events_->on_standstill(std::max(agents_silence_, pings_.standstill_seconds()));
   }
   return unavailable(failed.sentence);
 }
 
-Status AgentLink::Impl::receive(const Finished& finished) {
+Status AgentLink::receive(const Finished& finished) {
+  const bool has_started = state_ != LinkState::kFailed;
+  HVD_RETURN_IF_ERROR(arrive(LinkState::kFinished));
   if (!finished.left_behind.empty()) {
     log::warning(cat("host ", job_.host_name, ": ", printable(finished.left_behind, 1000)));
   }
-  is_finished_ = true;
   pings_.stop();
-  put(Ping{});  // the agent stays until it knows that the launcher got this message
-  return receive(AgentReport(finished));
+  send(Ping{});  // the agent stays until it knows that the launcher got this message
+  if (has_started) events_->on_report(finished);
+  return {};
 }
 
-void AgentLink::Impl::lose(Status why) {
-  if (is_closed_ || !lost_.ok()) return;
-  const bool is_expected = is_finished_;
-  lost_ = Status(why.code(), why.message() + frames_.last_words());
+void AgentLink::lose(Status why) {
+  if (state_ >= LinkState::kEnded) return;
+  const bool is_reported = reports_loss();
+  loss_ = Status(why.code(), why.message() + frames_.last_words());
+  to(state_ == LinkState::kFinished ? LinkState::kEnded : LinkState::kLost);
   shut();
-  if (!is_expected && !is_start_awaited_) events_->on_lost(lost_);
+  if (is_reported) events_->on_lost(loss_);
 }
 
-void AgentLink::Impl::close() {
-  if (is_closed_) return;
-  is_closed_ = true;
+void AgentLink::close() {
+  if (state_ == LinkState::kClosed) return;
+  to(LinkState::kClosed);
   shut();
 }
 
-void AgentLink::Impl::shut() {
+void AgentLink::shut() {
   frames_.close();
   pings_.stop();
   answered_.notify();

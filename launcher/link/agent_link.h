@@ -1,46 +1,81 @@
 // The launcher's connection to one agent: prepares, starts, watches and ends the ranks of one host, and
 // carries their store connections. Owns the Duplex, and speaks launcher/protocol/protocol.h over it.
 // Preflight creates and prepares it; JobLaunch owns and calls it afterwards. Lives on the launcher's loop
-// and never blocks it.
+// and never blocks it. The states of a link, with the call or the agent's message that makes each move:
+//
+//       new
+//        | prepare()
+//     handshake
+//        | AgentHello
+//     preparing -- EnvironmentWanted --> environment
+//        |                                   | EnvironmentFilesWanted
+//        |                                 files ---- source of files ----> forwarded
+//        |                                   ^                                  |
+//        |                                   '------ EnvironmentFilesWanted ----'   the other host has failed
+//        |
+//        |<----- from environment, files and forwarded, too
+//        |-- PackageWanted --> package
+//        | Prepared               | Prepared
+//     prepared <------------------'
+//        |-- hold() --> held
+//        | start()        | start()
+//     starting <----------'
+//        |-- Started --> failed
+//        | Started
+//     started                          start() has not returned
+//        | start() returns
+//     running
+//
+// From each state after new, Finished moves to finished, and the end of the connection to lost. In finished, the end of
+// the connection is expected, and moves to ended. close() moves from each state to closed.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/link/agent_events.h"
+#include "launcher/link/frame_channel.h"
+#include "launcher/link/lease_pings.h"
+#include "launcher/link/rank_outputs.h"
+#include "launcher/link/store_streams.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 
-// The events of one agent. JobLaunch implements it. Called on the loop; must not block.
-class AgentEvents {
- public:
-  virtual ~AgentEvents() = default;
-  // Output of a rank, in arbitrary pieces, which the receiver joins into lines. The link grants the agent
-  // more output of this rank only after a call of consumed(rank, stream, size).
-  virtual void on_output(int rank, OutputStream stream, ByteView bytes) = 0;
-  virtual void on_output_end(int rank, OutputStream stream) = 0;
-  // No report follows Finished. A failed start has no report, because start() returns the reason.
-  virtual void on_report(const AgentReport& report) = 0;
-  // The link broke before Finished. Called at most once, as the last event. If the link breaks before
-  // start() returns, prepare(), state() or start() returns the error instead, unless hold() was called
-  // before and start() was not.
-  virtual void on_lost(const Status& why) = 0;
-  // The agent has not answered a ping for this long. Called at most once a second.
-  virtual void on_silence(double seconds) { static_cast<void>(seconds); }
-  // The agent has answered a ping.
-  virtual void on_answer() {}
-  // The agent has ended its ranks, because this process was stopped: it sent nothing for this long, although the agent
-  // answered its pings. on_lost follows.
-  virtual void on_standstill(double seconds) { static_cast<void>(seconds); }
-  // A rank has opened a connection to the store. The callee takes ownership of the launcher's end.
-  virtual void on_store_connection(net::StreamSocket socket) = 0;
+enum class LinkState : uint8_t {
+  kNew,
+  kHandshake,
+  kPreparing,
+  kEnvironment,
+  kFiles,
+  kForwarded,
+  kPackage,
+  kPrepared,
+  kHeld,
+  kStarting,
+  kStarted,
+  kFailed,
+  kRunning,
+  kFinished,
+  kEnded,
+  kLost,
+  kClosed
 };
+
+// Whether the drawing above has this move.
+bool may_move(LinkState from, LinkState to);
+std::string_view to_string(LinkState state);  // "new", "handshake", ...
 
 // Returns the next piece of the files, or nullopt after the last piece.
 using NextPart = std::function<Result<std::optional<StagePart>>()>;
@@ -58,7 +93,7 @@ class EnvironmentFeed {
   virtual void on_detour(const std::string& why) = 0;
 };
 
-class AgentLink {
+class AgentLink : public std::enable_shared_from_this<AgentLink> {
  public:
   using NextPart = launcher::NextPart;
   // Returns the pieces of the launcher's package.
@@ -67,10 +102,11 @@ class AgentLink {
   using Environment =
       std::function<net::Task<Result<std::unique_ptr<EnvironmentFeed>>>(EnvironmentWanted)>;
 
-  // `events` must outlive the link.
+  // `events` must outlive the returned pointer. The end of its last copy closes the link.
+  static std::shared_ptr<AgentLink> open(net::asio::any_io_executor executor,
+                                         std::unique_ptr<Duplex> duplex, AgentEvents& events);
   AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
             AgentEvents& events);
-  ~AgentLink();
   AgentLink(const AgentLink&) = delete;
 
   // Waits for the agent's hello and sends it the job. The agent checks everything that it can check before
@@ -78,27 +114,23 @@ class AgentLink {
   // The caller limits the time, and calls close().
   // `code`: returns the next piece, at the speed of the host. `package`: called once if the host
   // requests the package that the job offers. `environment`: called once if the job has an environment.
-  net::Task<Status> prepare(const HostJob& job, NextPart code = {}, PackageParts package = {},
+  net::Task<Status> prepare(HostJob job, NextPart code = {}, PackageParts package = {},
                             Environment environment = {});
-  // Between prepare and start: the reason why the link is lost, or ok.
-  Status state() const;
-  // From now until start(), on_lost reports a loss. Returns state(), which reports an earlier loss.
+  // The reason why the link is lost, or ok.
+  const Status& loss() const { return loss_; }
+  // From now until start(), on_lost reports a loss. Returns loss(), which reports an earlier loss.
   Status hold();
-  // The versions of Python and of packages on the host. Call after a prepare() that requested them.
-  const std::vector<std::pair<std::string, std::string>>& versions() const;
+  // The agent's answer to prepare(): empty before it.
+  const Prepared& prepared() const { return prepared_; }
   // The version with this name, or empty.
   std::string version_of(std::string_view name) const;
   // host_identity() of the agent. Call after prepare(). Empty if /proc on the host does not contain it.
-  std::string machine() const;
-  // The OMP_NUM_THREADS that the agent sets for each rank, or 0. Call after prepare().
-  uint32_t threads() const;
-  // The candidates for the master endpoint, from the agent of rank 0's host. Call after prepare().
-  const MasterCandidates& candidates() const;
+  const std::string& machine() const { return machine_; }
   // Tests which addresses of rank 0's host the agent can reach. Takes a few seconds at most. The
   // result is empty if the link is lost; start() then reports the loss.
-  net::Task<Reached> test_reachability(const MasterCandidates& candidates);
+  net::Task<Reached> test_reachability(MasterCandidates candidates);
   // Starts the ranks that prepare has checked.
-  net::Task<Status> start(const StartOrder& order);
+  net::Task<Status> start(StartOrder order);
   // Sends an order of protocol.h, which defines the agent's answers.
   void send(const Message& order);
   // For a host that counts as lost but may only be cut off: orders the agent to end its ranks without grace, once it
@@ -107,9 +139,7 @@ class AgentLink {
   void consumed(int rank, OutputStream stream, size_t size);
   // The agent may use this py-spy for queries with stacks; `parts` is called once if its host has no copy.
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
-  // Whether a ping waits for its answer, and, as of the last ping, for how long the oldest ping has waited.
-  bool is_unanswered() const;
-  double silence_seconds() const;
+  const LeasePings& pings() const { return pings_; }
   // Requests that the agent pauses the lease before SIGTSTP stops the launcher. Returns when the agent has
   // paused it, or an error after two seconds. The link renews the lease one second after this time limit, or
   // later as soon as the launcher runs again.
@@ -121,8 +151,70 @@ class AgentLink {
   void close();
 
  private:
-  class Impl;
-  std::shared_ptr<Impl> impl_;
+  // A move that is not in the drawing ends the launcher.
+  void to(LinkState next);
+  // The move that a message of the agent makes. Returns an error if the drawing lacks it.
+  Status arrive(LinkState next);
+  // Whether on_lost reports a loss in this state.
+  bool reports_loss() const { return state_ == LinkState::kHeld || state_ == LinkState::kRunning; }
+  // Waits until is_there() returns true. Returns an error if the link is lost.
+  template <typename Claim>
+  net::Task<Status> wait_for(Claim is_there);
+  // Waits until a message of the agent moves the link from this state to the next one of its preparation.
+  net::Task<Status> leave(LinkState state);
+
+  // Starts a coroutine of this object, and keeps the object alive until the coroutine returns.
+  void spawn(net::Task<void> (AgentLink::*body)());
+  net::Task<void> read_link();
+  net::Task<void> write_link();
+  net::Task<void> ping();
+  net::Task<Status> send_environment(Environment environment);
+  net::Task<Status> send_package(PackageParts package, std::string_view what);
+  net::Task<void> send_stack_tool();
+  // Sends files at the speed of the host: at most `window` bytes are in flight.
+  net::Task<Status> stage(const NextPart& next, std::string_view what, uint64_t window);
+
+  Status handle(const net::Frame& frame);
+  // Each returns an error for a message in the wrong state.
+  Status receive(AgentHello& hello);
+  Status receive(Staged& staged);
+  Status receive(EnvironmentWanted& wanted);
+  Status receive(EnvironmentFilesWanted& wanted);
+  Status receive(const PackageWanted&) { return arrive(LinkState::kPackage); }
+  Status receive(Prepared& prepared);
+  Status receive(ReachabilityTested& tested);
+  Status receive(const Started& started);
+  Status receive(const Suspended&);
+  Status receive(const StackToolWanted&);
+  Status receive(const Failed& failed);
+  Status receive(const Finished& finished);
+  Status receive(const Pong& answer);
+  // For all other messages of an agent.
+  Status receive(const AgentReport& report);
+  void lose(Status why);
+  void shut();
+
+  net::asio::any_io_executor executor_;
+  LinkState state_ = LinkState::kNew;
+  FrameChannel frames_;
+  AgentEvents* events_;
+  net::Notification answered_;
+  LeasePings pings_;
+  HostJob job_;
+  RankOutputs outputs_;
+  const std::shared_ptr<StoreStreams> stores_;
+
+  std::string machine_;
+  Message wanted_;  // the agent's last request of the states environment and files
+  Staged staged_;
+  Prepared prepared_;
+  std::optional<Reached> reached_;
+  std::optional<Status> started_;  // the result of the start
+  bool is_suspended_ = false;
+  PackageParts stack_tool_;                // null after the agent has requested it
+  std::unique_ptr<AgentEvents> given_up_;  // after give_up(), the receiver of the events
+  double agents_silence_ = 0;  // how long this process was silent, as reported by the agent
+  Status loss_;
 };
 
 }  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/link/agent_link.h"
+#include "launcher/link/agent_events.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/protocol.h"
 #include "net/frame.h"

@@ -156,7 +156,7 @@ void HostStartup::report_copies(const std::vector<const HostRun*>& hosts) const 
 // Finds the hosts whose agents were ready and ended while other hosts were prepared.
 void HostStartup::find_lost(Outcome& outcome) {
   for (HostRun& host : hosts_.hosts()) {
-    const Status state = host.link()->state();
+    const Status state = host.link()->loss();
     if (state.ok()) continue;
     if (!host.is_over()) host.to(HostState::kLost, HostCause::kLost);
     outcome.errors.push_back(state.with_context(cat("host ", host.name(), ": prepare")));
@@ -182,7 +182,7 @@ bool HostStartup::compare(JobOutput& output) const {
   for (const HostRun& host : hosts_.hosts()) {
     names.push_back(host.name());
     machines.push_back(host.link()->machine());
-    versions.push_back(host.link()->versions());
+    versions.push_back(host.link()->prepared().versions);
   }
   for (const std::string& sentence : describe_same_machines(names, machines))
     output.print(sentence);

@@ -98,7 +98,7 @@ net::Task<MasterEndpoints> find_master_endpoints(net::asio::any_io_executor exec
     net::Notification done;
   };
   const HostRun& home = hosts.rank(0).host();
-  const MasterCandidates candidates = home.link()->candidates();
+  const MasterCandidates candidates = home.link()->prepared().candidates;
   const size_t count = hosts.hosts().size();
   const auto tests = std::make_shared<Tests>(
       Tests{std::vector<Reached>(count), count - 1, net::Notification(executor)});

@@ -122,7 +122,7 @@ struct Preflight::Attempt {
   const HostStart start;
   const double timeout_seconds;
   std::string try_command;
-  std::unique_ptr<AgentLink> link;  // moved to the host when it is held
+  std::shared_ptr<AgentLink> link;  // moved to the host when it is held
   net::asio::cancellation_signal cancel;
   bool is_over = false;  // it has ended or was abandoned
   bool is_getting_environment = false;
@@ -164,7 +164,7 @@ net::Task<Status> Preflight::bring_up(std::shared_ptr<Attempt> attempt) {
   });
   if (!duplex.ok()) co_return duplex.status();
   host.advance(HostState::kConnecting, HostState::kPreparing, HostCause::kConnected);
-  attempt->link = std::make_unique<AgentLink>(executor_, *std::move(duplex), host.events());
+  attempt->link = AgentLink::open(executor_, *std::move(duplex), host.events());
   const HostJob job = start.make_job(is_local);
   AgentLink::NextPart code;
   if (start.code) {

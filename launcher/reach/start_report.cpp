@@ -28,7 +28,7 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
 void explain_start(const HostTable& hosts) {
   for (const HostRun& host : hosts.hosts()) {
     std::vector<std::string> parts;
-    for (const auto& [name, value] : host.link()->versions()) {
+    for (const auto& [name, value] : host.link()->prepared().versions) {
       parts.push_back(cat(name, " ", value));
     }
     if (parts.empty()) continue;
@@ -51,7 +51,7 @@ void print_thread_shares(const HostTable& hosts, JobOutput& output) {
   std::vector<uint32_t> threads;
   for (const HostRun& host : hosts.hosts()) {
     names.push_back(host.name());
-    threads.push_back(host.link()->threads());
+    threads.push_back(host.link()->prepared().threads);
   }
   const std::string sentence = describe_thread_shares(names, threads);
   if (!sentence.empty()) output.print(sentence);

@@ -179,7 +179,7 @@ void AgentFixture::begin_session(std::unique_ptr<Duplex> connection, Reconnectio
       loop_.get_executor(), std::make_unique<MutedDuplex>(std::move(connection), is_muted_),
       std::move(reconnection));
   session_ = stream->running();
-  link_ = std::make_unique<AgentLink>(loop_.get_executor(), std::move(stream), *this);
+  link_ = AgentLink::open(loop_.get_executor(), std::move(stream), *this);
 }
 
 net::Task<void> AgentFixture::take(net::AcceptedSocket socket, Secret token) {

@@ -140,7 +140,7 @@ class AgentFixture : public AgentEvents {
 
   net::asio::io_context loop_;
   std::unique_ptr<rendezvous::Server> server_;
-  std::unique_ptr<AgentLink> link_;
+  std::shared_ptr<AgentLink> link_;
   std::weak_ptr<ResumableDuplex::Running> session_;
   int connection_ = -1;
   std::shared_ptr<bool> is_muted_;

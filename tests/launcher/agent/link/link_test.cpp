@@ -99,7 +99,7 @@ net::Task<void> begin(AgentLink& link, Outcome& outcome, bool is_held) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   asio::steady_timer others(executor, std::chrono::milliseconds(50));
   co_await others.async_wait(net::use_tuple);
-  outcome.state = link.state();
+  outcome.state = link.loss();
   if (is_held) {
     outcome.held = link.hold();
     link.send(Inspect{1});  // the agent answers any message with the next part of the script
@@ -113,18 +113,18 @@ net::Task<void> begin(AgentLink& link, Outcome& outcome, bool is_held) {
 std::unique_ptr<Outcome> play(std::deque<std::vector<Message>> script, bool is_held = false) {
   asio::io_context loop;
   auto outcome = std::make_unique<Outcome>();
-  AgentLink link(loop.get_executor(),
-                 std::make_unique<ScriptedAgent>(loop.get_executor(), std::move(script)),
-                 outcome->events);
+  const auto link = AgentLink::open(
+      loop.get_executor(), std::make_unique<ScriptedAgent>(loop.get_executor(), std::move(script)),
+      outcome->events);
   bool is_over = false;
-  asio::co_spawn(loop, begin(link, *outcome, is_held), [&](const std::exception_ptr& error) {
+  asio::co_spawn(loop, begin(*link, *outcome, is_held), [&](const std::exception_ptr& error) {
     CHECK_FALSE(error);
     is_over = true;
   });
   const Deadline deadline = Deadline::after_seconds(200);
   while (!is_over && !deadline.passed()) loop.run_one_for(std::chrono::milliseconds(20));
   CHECK(is_over);
-  link.close();
+  link->close();
   loop.poll();
   return outcome;
 }
@@ -147,6 +147,12 @@ TEST_CASE(
   CHECK(outcome->state.message() == kFailed.sentence);
   CHECK(outcome->started.message() == kFailed.sentence);
   CHECK(outcome->events.lost.empty());
+}
+
+TEST_CASE("A message out of turn ends the link") {
+  const auto outcome = play({{Prepared{}, Started{}}});
+  CHECK(outcome->started.message() ==
+        "the agent's message moves the link from prepared to started");
 }
 
 TEST_CASE("The loss of an agent that is held is reported at once") {

@@ -110,7 +110,7 @@ TEST_CASE("A launcher parts from an agent once it knows that its last message ha
   AgentFixture fixture{AgentFixture::Respawned()};
   REQUIRE(fixture.run(fixture.shell_job("true")).empty());
   fixture.wait_for_end();
-  CHECK_FALSE(fixture.link().state().ok());
+  CHECK_FALSE(fixture.link().loss().ok());
   CHECK(fixture.lost.empty());
 }
 

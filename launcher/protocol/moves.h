@@ -1,4 +1,4 @@
-// A table of the legal state transitions of an object. The object checks each transition against it. Pure.
+// A table of the legal state transitions of an object. The object checks each transition against it.
 #pragma once
 
 #include <algorithm>
@@ -6,10 +6,15 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 
-namespace hvd {
+#include "base/check.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
 
 // A set of states of an enum with at most 32 values.
 template <typename State>
@@ -41,4 +46,11 @@ constexpr bool is_legal(const Move<State, Cause> (&table)[kSize], State from, St
   });
 }
 
-}  // namespace hvd
+// Ends the process: the table of the object lacks this move.
+[[noreturn]] inline void refuse_move(const std::string& object, std::string_view from,
+                                     std::string_view to, std::string_view cause = {}) {
+  const std::string by = cause.empty() ? "" : cat(" (", cause, ")");
+  check_failed(__FILE__, __LINE__, cat(object, ": ", from, " -> ", to, by).c_str());
+}
+
+}  // namespace hvd::launcher
