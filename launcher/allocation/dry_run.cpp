@@ -29,14 +29,15 @@ std::string plan_as_json(const SlotPlan& plan, const LaunchSettings& settings) {
   Json ranks = Json::array();
   for (const Slot& slot : plan.slots) {
     Json env = Json::object();
-    Environment own = slot_environment(plan, slot);
+    const std::string& host = plan.hosts[static_cast<size_t>(slot.host)].name;
+    Environment own = slot_environment(slot, host, plan.size());
     if (settings.environment.no_torch_env) remove_torch_variables(own);
     for (const auto& [name, value] : overlay(own, shared)) {
       env[name] = value;
     }
     Json rank = Json::object();
     rank["rank"] = slot.rank;
-    rank["host"] = plan.hosts[static_cast<size_t>(slot.host)].name;
+    rank["host"] = host;
     rank["local_rank"] = slot.local_rank;
     rank["local_size"] = slot.local_size;
     rank["cross_rank"] = slot.cross_rank;

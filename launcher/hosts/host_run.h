@@ -40,6 +40,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -91,8 +92,7 @@ std::string_view to_string(HostCause cause);
 
 class HostRun {
  public:
-  // `host` outlives this object.
-  HostRun(int number, const Host& host) : number_(number), host_(host) {}
+  HostRun(int number, Host host) : number_(number), host_(std::move(host)) {}
   HostRun(const HostRun&) = delete;
 
   int number() const { return number_; }
@@ -179,7 +179,7 @@ class HostRun {
   friend class HostTable;
 
   const int number_;
-  const Host& host_;
+  const Host host_;
   std::vector<RankRun*> ranks_;
   HostState state_ = HostState::kPlanned;
   HostState furthest_ = HostState::kPlanned;  // latest state, up to kRunning

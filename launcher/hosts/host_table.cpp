@@ -7,20 +7,20 @@
 
 namespace hvd::launcher {
 
-HostTable::HostTable(SlotPlan plan) : plan_(std::move(plan)) {
-  for (const Host& host : plan_.hosts) hosts_.emplace_back(static_cast<int>(hosts_.size()), host);
-  for (const Slot& slot : plan_.slots) {
+HostTable::HostTable(const SlotPlan& plan) {
+  for (const Host& host : plan.hosts) hosts_.emplace_back(static_cast<int>(hosts_.size()), host);
+  for (const Slot& slot : plan.slots) {
     HostRun& host = this->host(slot.host);
     members_.push_back(host.ranks_.emplace_back(&ranks_.emplace_back(host, slot)));
   }
 }
 
-HostRun& HostTable::add(Host host, std::vector<Slot> slots) {
+HostRun& HostTable::add(Host host, const std::vector<Slot>& slots) {
   const int number = static_cast<int>(hosts_.size());
-  HostRun& added = hosts_.emplace_back(number, plan_.hosts.emplace_back(std::move(host)));
+  HostRun& added = hosts_.emplace_back(number, std::move(host));
   for (const Slot& slot : slots) {
     HVD_CHECK(slot.rank == size() && slot.host == added.number());
-    added.ranks_.push_back(&ranks_.emplace_back(added, plan_.slots.emplace_back(slot)));
+    added.ranks_.push_back(&ranks_.emplace_back(added, slot));
     ranks_.back().rank_ = -1;
   }
   if (added_) added_(added);

@@ -18,15 +18,13 @@ namespace hvd::launcher {
 
 class HostTable {
  public:
-  explicit HostTable(SlotPlan plan);
+  explicit HostTable(const SlotPlan& plan);
   HostTable(const HostTable&) = delete;
 
   // Adds a host with its ranks, whose numbers follow the last rank's. The ranks are not members yet. Calls on_added().
-  HostRun& add(Host host, std::vector<Slot> slots);
+  HostRun& add(Host host, const std::vector<Slot>& slots);
   void on_added(std::function<void(HostRun&)> callback) { added_ = std::move(callback); }
 
-  // The plan, whose hosts and slots the entries of this table refer to.
-  const SlotPlan& plan() const { return plan_; }
   std::deque<HostRun>& hosts() { return hosts_; }
   const std::deque<HostRun>& hosts() const { return hosts_; }
   std::deque<RankRun>& ranks() { return ranks_; }
@@ -35,7 +33,7 @@ class HostTable {
   const HostRun& host(int number) const { return hosts_[static_cast<size_t>(number)]; }
   RankRun& rank(int number) { return ranks_[static_cast<size_t>(number)]; }
   const RankRun& rank(int number) const { return ranks_[static_cast<size_t>(number)]; }
-  int size() const { return plan_.size(); }  // ranks
+  int size() const { return static_cast<int>(ranks_.size()); }  // ranks
   // `number` may be any number, for example one that another program sent.
   bool has_rank(int64_t number) const { return number >= 0 && number < size(); }
 
@@ -60,7 +58,6 @@ class HostTable {
   int living_ranks() const;
 
  private:
-  SlotPlan plan_;
   std::deque<HostRun> hosts_;
   std::deque<RankRun> ranks_;
   int32_t generation_ = -1;

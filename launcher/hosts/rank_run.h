@@ -103,7 +103,7 @@ struct RankWaits {
 
 class RankRun {
  public:
-  // `host` and `slot` outlive this object.
+  // `host` outlives this object.
   RankRun(HostRun& host, const Slot& slot) : host_(host), slot_(slot) {}
   RankRun(const RankRun&) = delete;
 
@@ -168,7 +168,7 @@ class RankRun {
   friend class HostTable;
 
   HostRun& host_;
-  const Slot& slot_;
+  const Slot slot_;
   int rank_ = slot_.rank;
   RankState state_ = RankState::kPlanned;
   RankExit exit_;

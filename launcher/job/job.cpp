@@ -137,7 +137,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   const Options& options_;
   JobPhase phase_;
   HostTable hosts_;
-  const SlotPlan& plan_;       // owned by hosts_
   JobHistory* const history_;  // the history of an elastic job, else null
   const std::function<bool(int host)> has_spare_;
   const uint32_t generation_;
@@ -271,7 +270,6 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
                      std::function<bool(int host)> has_spare)
     : options_(options),
       hosts_(plan),
-      plan_(hosts_.plan()),
       history_(history),
       has_spare_(std::move(has_spare)),
       generation_(generation),
@@ -280,11 +278,11 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       loop_(join_queue ? join_queue->loop() : own_loop_),
       supervisor_(hosts_, to_lower(options.settings.end.on_failure) == "wait"),
       identity_(join_queue ? join_queue->identity() : random_job()),
-      host_jobs_(options, plan_, generation, identity_, history != nullptr),
+      host_jobs_(options, plan, hosts_, generation, identity_, history != nullptr),
       signals_(loop_, hosts_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       cause_(loop_),
-      store_(loop_.get_executor(), options.settings, plan_),
+      store_(loop_.get_executor(), options.settings, hosts_),
       waits_(hosts_),
       mpi_waits_(hosts_),
       startup_(loop_, options, hosts_, host_jobs_, join_queue, environment),
@@ -319,7 +317,7 @@ void JobLaunch::on_silence(int host, double seconds) {
   if (!phase_.has_started() || hosts_.host(host).is_over()) return;
   inspector_.on_silence(host, seconds);
   if (supervisor_.is_ending()) return;
-  double limit = host_jobs_.host_timeout(host);
+  double limit = host_jobs_.host_timeout(hosts_.host(host));
   if (history_ != nullptr && seconds >= limit) {
     HostRun& run = hosts_.host(host);
     if (policy_->gives_up(run)) return give_up(run);
@@ -368,7 +366,7 @@ void JobLaunch::on_gone(int host) {
 }
 
 JobEnd JobLaunch::run() {
-  raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
+  raise_descriptor_limit(64 + 8 * hosts_.hosts().size() + 4 * hosts_.ranks().size());
   if (const Status status = find_places(); !status.ok()) {
     phase_.move(JobState::kOver);
     end_cause_ = status.message();
@@ -465,10 +463,10 @@ Status JobLaunch::find_places() {
   const LaunchSettings& settings = options_.settings;
   HVD_RETURN_IF_ERROR(store_.take_parent());
   HVD_ASSIGN_OR_RETURN(OutputStyle style,
-                       output_style(settings, plan_.size(), generation_, history_ != nullptr));
+                       output_style(settings, hosts_.size(), generation_, history_ != nullptr));
   style.log = events_.output;
   style.is_shown_by_log = settings.job.detach && style.log != nullptr;
-  HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
+  HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), hosts_, std::move(style)));
   if (generation_ == 0) print_remarks(options_, host_jobs_, *output_);
   return {};
 }

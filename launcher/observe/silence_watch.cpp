@@ -9,19 +9,14 @@ namespace {
 
 class SilenceWatch : public JobPart {
  public:
-  explicit SilenceWatch(PartLaunch& launch);
+  explicit SilenceWatch(PartLaunch& launch) : launch_(launch), hosts_(launch.hosts()) {}
 
   void on(const JobEvent& event) override;
 
  private:
-  std::vector<int> ranks_of(int host) const;
-
   PartLaunch& launch_;
   SilentHosts hosts_;
 };
-
-SilenceWatch::SilenceWatch(PartLaunch& launch)
-    : launch_(launch), hosts_(launch.hosts().plan(), [this](int host) { return ranks_of(host); }) {}
 
 void SilenceWatch::on(const JobEvent& event) {
   if (const auto* silent = std::get_if<HostSilent>(&event))
@@ -35,15 +30,6 @@ void SilenceWatch::on(const JobEvent& event) {
   while (const auto news = hosts_.take_news()) launch_.output().print(*news);
   // While the job ends, silent hosts are expected, and other limits apply.
   launch_.output().terminal().show_alarm(launch_.is_ending() ? "" : hosts_.status_line());
-}
-
-// Returns the present ranks of the host.
-std::vector<int> SilenceWatch::ranks_of(int host) const {
-  std::vector<int> ranks;
-  for (const RankRun* run : launch_.hosts().host(host).ranks()) {
-    if (run->is_member()) ranks.push_back(run->rank());
-  }
-  return ranks;
 }
 
 }  // namespace

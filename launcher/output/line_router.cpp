@@ -8,6 +8,7 @@
 #include "base/log/json_record.h"
 #include "base/log/time_text.h"
 #include "base/text.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/terminal_text.h"
 
@@ -27,10 +28,10 @@ void replace_all(std::string& text, std::string_view word, std::string_view valu
 
 }  // namespace
 
-std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, OutputStream stream,
+std::string line_tag(const HostTable& hosts, const std::vector<int>& ranks, OutputStream stream,
                      const LineStyle& style) {
-  const Slot& slot = plan.slots[static_cast<size_t>(ranks[0])];
-  std::string host = plan.hosts[static_cast<size_t>(slot.host)].name;
+  const Slot& slot = hosts.rank(ranks[0]).slot();
+  std::string host = hosts.host(slot.host).name();
   const char* name = stream == OutputStream::kStdout ? "stdout" : "stderr";
   if (style.format == LineFormat::kJson) {
     return cat(",\"rank\":", slot.rank, ",\"host\":\"", json_escaped(host), "\",\"stream\":\"",
@@ -39,7 +40,7 @@ std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, Output
   if (style.tag == "none") return "";
   if (style.tag.empty()) return cat("[", ranks_text(ranks), "]<", name, ">:");
   const bool is_one_host = std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-    return plan.slots[static_cast<size_t>(rank)].host == slot.host;
+    return hosts.rank(rank).slot().host == slot.host;
   });
   if (!is_one_host) host = "*";
   std::string tag = style.tag;
@@ -50,8 +51,8 @@ std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, Output
   return tag + ": ";
 }
 
-LineRouter::LineRouter(const SlotPlan& plan, LineStyle style, LineSinks& sinks)
-    : plan_(plan), style_(std::move(style)), sinks_(sinks) {
+LineRouter::LineRouter(const HostTable& hosts, LineStyle style, LineSinks& sinks)
+    : hosts_(hosts), style_(std::move(style)), sinks_(sinks) {
   if (style_.folds_tracebacks) tracebacks_ = std::make_unique<TracebackFolder>();
   if (style_.folds) {
     for (Folding& each : folding_) each.lines = std::make_unique<LineFolder>(0);
@@ -60,14 +61,14 @@ LineRouter::LineRouter(const SlotPlan& plan, LineStyle style, LineSinks& sinks)
 }
 
 void LineRouter::grow() {
-  for (int rank = static_cast<int>(channels_.size() / 2); rank < plan_.size(); ++rank) {
+  for (int rank = static_cast<int>(channels_.size() / 2); rank < hosts_.size(); ++rank) {
     for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
       channels_.emplace_back(shown_tag({rank}, stream), style_.format);
       if (style_.format == LineFormat::kJson) channels_.back().plain.set_tag(plain_tag(rank));
     }
   }
   for (Folding& each : folding_) {
-    if (each.lines) each.lines->grow(plan_.size());
+    if (each.lines) each.lines->grow(hosts_.size());
   }
 }
 
@@ -85,7 +86,7 @@ bool LineRouter::is_shown(int rank) const {
 std::string LineRouter::shown_tag(const std::vector<int>& ranks, OutputStream stream) const {
   // Not red, which is for errors, and neither black nor white, the background.
   constexpr int kColors[] = {36, 33, 32, 35, 34};
-  std::string tag = line_tag(plan_, ranks, stream, style_);
+  std::string tag = line_tag(hosts_, ranks, stream, style_);
   const bool has_color =
       stream == OutputStream::kStdout ? style_.colors_stdout : style_.colors_stderr;
   if (!has_color || tag.empty() || style_.format != LineFormat::kText) return tag;

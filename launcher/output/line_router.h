@@ -16,10 +16,11 @@
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/traceback_folder.h"
-#include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {
+
+class HostTable;
 
 struct LineStyle {
   std::string tag{};  // value of --tag; empty: "[0]<stdout>:"
@@ -67,10 +68,10 @@ struct Moment {
 
 class LineRouter {
  public:
-  // The plan and the sinks must outlive it.
-  LineRouter(const SlotPlan& plan, LineStyle style, LineSinks& sinks);
+  // The hosts and the sinks must outlive it.
+  LineRouter(const HostTable& hosts, LineStyle style, LineSinks& sinks);
 
-  // The plan has more ranks now.
+  // The table has more ranks now.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes, const Moment& now);
   // The rank will write nothing further.
@@ -131,7 +132,7 @@ class LineRouter {
                    Clock::time_point now);
   void settle_by(Clock::time_point time);
 
-  const SlotPlan& plan_;
+  const HostTable& hosts_;
   const LineStyle style_;
   LineSinks& sinks_;
   std::deque<Channel> channels_;  // two per rank
@@ -142,7 +143,7 @@ class LineRouter {
 
 // The tag of lines of these ranks in the style's format: "[0-3]<stdout>:", "a/3: ", or the members
 // of a JSON object after its time.
-std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, OutputStream stream,
+std::string line_tag(const HostTable& hosts, const std::vector<int>& ranks, OutputStream stream,
                      const LineStyle& style);
 
 }  // namespace hvd::launcher

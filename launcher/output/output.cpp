@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
@@ -78,8 +79,8 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
   return style;
 }
 
-JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style)
-    : plan_(plan),
+JobOutput::JobOutput(net::asio::any_io_executor executor, const HostTable& hosts, OutputStyle style)
+    : hosts_(hosts),
       style_(with_colors(std::move(style))),
       executor_(executor),
       thread_(executor),
@@ -87,7 +88,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
       stderr_(executor, STDERR_FILENO, thread_),
       terminal_(*this, style_.may_show_status && style_.format == LineFormat::kText &&
                            log::format() != log::Format::kJson && are_one_terminal()),
-      router_(plan, style_, *this),
+      router_(hosts, style_, *this),
       timer_(executor),
       log_room_(executor) {
   if (style_.log != nullptr) {
@@ -112,9 +113,9 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
 JobOutput::~JobOutput() { log::set_writer({}); }
 
 Result<std::unique_ptr<JobOutput>> JobOutput::open(net::asio::any_io_executor executor,
-                                                   const SlotPlan& plan, OutputStyle style) {
-  std::unique_ptr<JobOutput> output(new JobOutput(std::move(executor), plan, std::move(style)));
-  for (int rank = 0; rank < plan.size(); ++rank)
+                                                   const HostTable& hosts, OutputStyle style) {
+  std::unique_ptr<JobOutput> output(new JobOutput(std::move(executor), hosts, std::move(style)));
+  for (int rank = 0; rank < hosts.size(); ++rank)
     HVD_RETURN_IF_ERROR(output->open_files(rank, true));
   return output;
 }
@@ -123,13 +124,13 @@ void JobOutput::grow() {
   const int size = static_cast<int>(terminal_.streams() / 2);
   router_.grow();
   add_streams(size);
-  for (int rank = size; rank < plan_.size(); ++rank) (void)open_files(rank, false);
+  for (int rank = size; rank < hosts_.size(); ++rank) (void)open_files(rank, false);
 }
 
 void JobOutput::add_streams(int rank) {
   const bool is_terminal =
       style_.format == LineFormat::kText && !style_.folds && ::isatty(STDOUT_FILENO) == 1;
-  for (; rank < plan_.size(); ++rank) {
+  for (; rank < hosts_.size(); ++rank) {
     const bool may_ask = is_terminal && rank == style_.asking_rank && router_.is_shown(rank);
     for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
       const int fd = stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO;
@@ -141,7 +142,7 @@ void JobOutput::add_streams(int rank) {
 Status JobOutput::open_files(int rank, bool waits) {
   if (style_.directory.empty()) return {};
   // Later ranks do not rename the files of earlier ones.
-  const int size = waits ? plan_.size() : rank + 1;
+  const int size = waits ? hosts_.size() : rank + 1;
   const auto folder =
       std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size));
   UniqueFd own_folder;

@@ -47,10 +47,10 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
 class JobOutput : LineSinks, TerminalPort {
  public:
   ~JobOutput() override;
-  // The plan must outlive it. Creates the style's directory with rank.N/stdout and rank.N/stderr,
+  // The hosts must outlive it. Creates the style's directory with rank.N/stdout and rank.N/stderr,
   // where N is padded with zeros to one width; an error names the path.
   static Result<std::unique_ptr<JobOutput>> open(net::asio::any_io_executor executor,
-                                                 const SlotPlan& plan, OutputStyle style);
+                                                 const HostTable& hosts, OutputStyle style);
 
   // A rank's bytes that were shown and are nearly written to its file, so that the rank may write
   // as many more.
@@ -60,7 +60,7 @@ class JobOutput : LineSinks, TerminalPort {
   using Broken = std::function<void(OutputStream stream, int error_number)>;
   void on_broken(Broken callback);
 
-  // The plan has more ranks now. The writer thread creates their files; errors are reported later.
+  // The table has more ranks now. The writer thread creates their files; errors are reported later.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes);
   // The rank will write nothing further.
@@ -92,7 +92,7 @@ class JobOutput : LineSinks, TerminalPort {
   void discard_stalled();
 
  private:
-  JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style);
+  JobOutput(net::asio::any_io_executor executor, const HostTable& hosts, OutputStyle style);
   // LineSinks.
   void keep(int rank, OutputStream stream, std::string_view lines, bool is_colored) override;
   std::string take_bars(int rank, OutputStream stream, std::string_view prefix,
@@ -131,7 +131,7 @@ class JobOutput : LineSinks, TerminalPort {
   void release(int rank, OutputStream stream, size_t size);
   void release_held();
 
-  const SlotPlan& plan_;
+  const HostTable& hosts_;
   const OutputStyle style_;
   net::asio::any_io_executor executor_;
   WriterThread thread_;

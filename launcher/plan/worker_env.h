@@ -22,8 +22,8 @@ Environment host_environment(const Environment& inherited, bool is_local);
 // `torch`: includes torchrun's variables.
 bool is_set_by_launcher(std::string_view name, bool torch);
 
-// The identity variables of a slot.
-Environment slot_environment(const SlotPlan& plan, const Slot& slot);
+// The identity variables of a slot, in a job with `size` ranks.
+Environment slot_environment(const Slot& slot, const std::string& host, int size);
 
 // The place of a rank in a Slurm allocation, in the variables of a step's task: PyTorch Lightning and
 // JAX read them. Omits SLURM_STEP_NUM_TASKS and SLURM_STEP_ID, by which a launcher or hvd.init()

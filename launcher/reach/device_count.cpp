@@ -51,11 +51,11 @@ int count_of(const AgentLink& link, std::string_view device) {
 Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> hosts) {
   for (Host& host : hosts) host.slots = 1;
   HVD_ASSIGN_OR_RETURN(const Options job, counting_job(options));
-  HVD_ASSIGN_OR_RETURN(SlotPlan plan, plan_slots(hosts, std::nullopt));
+  HVD_ASSIGN_OR_RETURN(const SlotPlan plan, plan_slots(hosts, std::nullopt));
   net::asio::io_context loop(1);
-  HostTable table(std::move(plan));
+  HostTable table(plan);
   const JobIdentity identity = random_job();
-  HostJobs host_jobs(job, table.plan(), 0, identity);
+  HostJobs host_jobs(job, plan, table, 0, identity);
   HVD_RETURN_IF_ERROR(host_jobs.read());
   for (HostRun& host : table.hosts()) host.set_events(std::make_unique<NoEvents>());
   ResolvedEnvironment environment;  // stays empty: no --stage-env here

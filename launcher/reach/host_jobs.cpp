@@ -50,10 +50,11 @@ constexpr double kShortGrace = 2;
 
 }  // namespace
 
-HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
-                   const JobIdentity& identity, bool is_elastic)
+HostJobs::HostJobs(const Options& options, const SlotPlan& plan, const HostTable& hosts,
+                   uint32_t generation, const JobIdentity& identity, bool is_elastic)
     : options_(options),
       plan_(plan),
+      hosts_(hosts),
       generation_(generation),
       is_elastic_(is_elastic),
       identity_(identity),
@@ -81,7 +82,7 @@ Status HostJobs::read() {
   }
   const std::string readers = to_lower(settings.output.stdin_ranks.value);
   if (readers != "none" && readers != "all") {  // an elastic job may get more ranks
-    HVD_RETURN_IF_ERROR(parse_ranks(readers, is_elastic_ ? kMaxSlots : plan_.size())
+    HVD_RETURN_IF_ERROR(parse_ranks(readers, is_elastic_ ? kMaxSlots : hosts_.size())
                             .status()
                             .with_context("--stdin"));
   }
@@ -184,10 +185,11 @@ bool HostJobs::has_places_in_slurm() const {
   return !is_elastic_ && environment_variable("SLURM_JOB_ID").has_value();
 }
 
-Environment HostJobs::place_of(const Slot& slot) const {
-  Environment place = slot_environment(plan_, slot);
+Environment HostJobs::place_of(const RankRun& rank) const {
+  const Slot& slot = rank.slot();
+  Environment place = slot_environment(slot, rank.host().name(), hosts_.size());
   if (joins_torchruns_) {
-    place.emplace_back("PET_NNODES", cat(plan_.hosts.size()));
+    place.emplace_back("PET_NNODES", cat(hosts_.hosts().size()));
     place.emplace_back("PET_NODE_RANK", cat(slot.host));
   }
   return has_places_in_slurm() ? overlay(place, slurm_environment(plan_, slot)) : place;
@@ -208,7 +210,7 @@ void HostJobs::complete(StartOrder& order) const {
   if (options_.settings.environment.no_torch_env) remove_torch_variables(environment);
 }
 
-HostJob HostJobs::job_of(int host, bool is_local) {
+HostJob HostJobs::job_of(const HostRun& host, bool is_local) {
   JobEnvironment shared;
   shared.job = identity_.number;
   shared.generation = generation_;
@@ -217,9 +219,9 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   HostJob job;
   job.job = identity_.number;
   job.generation = generation_;
-  job.host = static_cast<uint32_t>(host);
-  job.hosts = static_cast<uint32_t>(plan_.hosts.size());
-  job.host_name = plan_.hosts[static_cast<size_t>(host)].name;
+  job.host = static_cast<uint32_t>(host.number());
+  job.hosts = static_cast<uint32_t>(hosts_.hosts().size());
+  job.host_name = host.name();
   job.command = options_.command;
   job.python = find_environment_python(executable_folder());
   offer_package(job, is_local);
@@ -230,24 +232,23 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   if (code_) job.staged_path = code_->path;
   job.environment = environment_of(shared, is_local);
   std::vector<int> readers;  // programs that answer a question read no input
-  if (!is_question(options_)) readers = input_readers(options_.settings, plan_.size());
-  for (const Slot& slot : plan_.slots) {
-    if (slot.host != host) continue;
-    Environment own = place_of(slot);
+  if (!is_question(options_)) readers = input_readers(options_.settings, hosts_.size());
+  for (const RankRun* rank : host.ranks()) {
+    Environment own = place_of(*rank);
     if (options_.settings.environment.no_torch_env) remove_torch_variables(own);
     if (is_elastic_) {
       own.emplace_back("HOROVOD_ELASTIC", "1");
-      own.emplace_back("HOROVOD_ELASTIC_PROCESS", cat(slot.rank));
+      own.emplace_back("HOROVOD_ELASTIC_PROCESS", cat(rank->number()));
     }
     if (options_.settings.job.store_fd.has_value()) {
-      own.emplace_back("HOROVOD_RESULT_KEY", result_key(results_secret_, slot.rank));
+      own.emplace_back("HOROVOD_RESULT_KEY", result_key(results_secret_, rank->number()));
     }
     job.ranks.push_back(
-        {slot.rank, std::move(own), std::ranges::binary_search(readers, slot.rank)});
+        {rank->number(), std::move(own), std::ranges::binary_search(readers, rank->number())});
   }
   job.remote_init = options_.settings.job.remote_init;
-  job.is_compared = plan_.hosts.size() > 1;
-  const SilenceLimits silence = methods_.of(plan_.hosts[static_cast<size_t>(host)]).silence;
+  job.is_compared = hosts_.hosts().size() > 1;
+  const SilenceLimits silence = silence_of(host);
   job.lease_seconds = silence.lease_seconds;
   job.host_timeout_seconds = silence.host_timeout_seconds;
   if (is_elastic_ || options_.settings.job.max_restarts.value > 0) {
@@ -262,10 +263,6 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   job.end_signal = end_signal_;
   job.insecure_compat = options_.settings.launchers.insecure_compat;
   return job;
-}
-
-double HostJobs::host_timeout(int host) const {
-  return methods_.of(plan_.hosts[static_cast<size_t>(host)]).silence.host_timeout_seconds;
 }
 
 double HostJobs::silent_ranks_end_after() const { return lease_seconds() + kToKill; }

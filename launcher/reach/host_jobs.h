@@ -10,6 +10,7 @@
 
 #include "base/secrets/secret.h"
 #include "launcher/allocation/launch_method.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/environment_choice.h"
 #include "launcher/plan/job_identity.h"
 #include "launcher/plan/launch_options.h"
@@ -26,14 +27,14 @@ class ScriptRun;
 
 class HostJobs {
  public:
-  // All arguments outlive this object.
-  HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
-           const JobIdentity& identity, bool is_elastic = false);
+  // All arguments outlive this object. `plan`: the beginning of `hosts`.
+  HostJobs(const Options& options, const SlotPlan& plan, const HostTable& hosts,
+           uint32_t generation, const JobIdentity& identity, bool is_elastic = false);
 
   // Reads from this machine: the path of the agent, the directory, the code to stage, the environment.
   // Call once, before all other functions.
   Status read();
-  HostJob job_of(int host, bool is_local);
+  HostJob job_of(const HostRun& host, bool is_local);
   // Adds the variables derived from the master endpoint, and removes those that --no-torch-env excludes.
   void complete(StartOrder& order) const;
   // The package that job_of() offers to hosts; null if this machine has none: an error was printed.
@@ -45,7 +46,7 @@ class HostJobs {
   void cancel();
   // The shortest lease of all hosts.
   double lease_seconds() const { return methods_.silence().lease_seconds; }
-  double host_timeout(int host) const;
+  double host_timeout(const HostRun& host) const { return silence_of(host).host_timeout_seconds; }
   // After this many seconds without a message from a host, its ranks have ended, even if a job can replace them.
   double silent_ranks_end_after() const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
@@ -66,10 +67,12 @@ class HostJobs {
   // Whether ranks in a Slurm allocation get the variables of srun's tasks. Ranks of an elastic job change, so they get
   // no SLURM_NTASKS and SLURM_PROCID: frameworks then do not treat them as Slurm tasks.
   bool has_places_in_slurm() const;
-  Environment place_of(const Slot& slot) const;
+  Environment place_of(const RankRun& rank) const;
+  SilenceLimits silence_of(const HostRun& host) const { return methods_.of(host.host()).silence; }
 
   const Options& options_;
   const SlotPlan& plan_;
+  const HostTable& hosts_;
   const uint32_t generation_;
   const bool is_elastic_;
   const JobIdentity& identity_;

@@ -86,7 +86,7 @@ net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
   const bool has_pmix = compare(output);
   MasterEndpoints endpoints = co_await find_master_endpoints(loop_.get_executor(), hosts_);
   find_lost(outcome);
-  if (has_pmix) order_pmix(hosts_.plan(), endpoints.orders);
+  if (has_pmix) order_pmix(hosts_, endpoints.orders);
   for (HostRun& host : hosts_.hosts()) {
     host.order() = std::move(endpoints.orders[static_cast<size_t>(host.number())]);
     host_jobs_.complete(host.order());
@@ -120,8 +120,8 @@ HostStart HostStartup::start_of(HostRun& host) {
   HostStart start;
   start.host = &host;
   start.target = host_jobs_.target_of(host.host());
-  start.make_job = [this, number = host.number()](bool is_local) {
-    return host_jobs_.job_of(number, is_local && !join_queue_);
+  start.make_job = [this, &host](bool is_local) {
+    return host_jobs_.job_of(host, is_local && !join_queue_);
   };
   start.code = host_jobs_.code();
   // An agent that requests a package gets an error if its job offers none.

@@ -21,8 +21,8 @@ int socket_option(int fd, int option) {
 }  // namespace
 
 JobStore::JobStore(net::asio::any_io_executor executor, const LaunchSettings& settings,
-                   const SlotPlan& plan)
-    : executor_(std::move(executor)), settings_(settings), plan_(plan) {}
+                   const HostTable& hosts)
+    : executor_(std::move(executor)), settings_(settings), hosts_(hosts) {}
 
 Status JobStore::take_parent() {
   if (!settings_.job.store_fd.has_value()) return {};
@@ -44,7 +44,7 @@ void JobStore::open(std::unique_ptr<rendezvous::Server> joined, const Secret& se
     server_ = std::make_unique<rendezvous::Server>(
         executor_,
         rendezvous::ServerOptions{
-            .secret = secret, .size = plan_.size(), .insecure_compat = original_scopes()});
+            .secret = secret, .size = hosts_.size(), .insecure_compat = original_scopes()});
   }
   if (parent_) serve_parent(secret, results, std::move(on_parent_gone));
 }
@@ -70,10 +70,10 @@ void JobStore::serve_parent(const Secret& secret, const Secret& results,
 // The scopes in which original Horovod's workers meet, with their sizes; nothing without --insecure-compat.
 std::optional<rendezvous::ScopeSizes> JobStore::original_scopes() const {
   if (!settings_.launchers.insecure_compat) return {};
-  rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
-  for (const Slot& slot : plan_.slots) {
-    sizes[cat("local_", plan_.hosts[static_cast<size_t>(slot.host)].name)] = slot.local_size;
-    sizes[cat("cross_", slot.local_rank)] = slot.cross_size;
+  rendezvous::ScopeSizes sizes = {{"global", hosts_.size()}};
+  for (const RankRun& rank : hosts_.ranks()) {
+    sizes[cat("local_", rank.host().name())] = rank.slot().local_size;
+    sizes[cat("cross_", rank.slot().local_rank)] = rank.slot().cross_size;
   }
   return sizes;
 }
@@ -84,7 +84,7 @@ std::optional<std::pair<int, std::string>> JobStore::left_by(int rank) const {
   const std::string_view text = as_text(*value);
   const size_t space = std::min(text.find(' '), text.size());
   const auto peer = parse_int(text.substr(0, space));
-  if (!peer || *peer < 0 || *peer >= plan_.size()) return {};
+  if (!peer || !hosts_.has_rank(*peer)) return {};
   return std::pair(static_cast<int>(*peer),
                    space < text.size() ? printable(text.substr(space + 1)) : "");
 }

@@ -11,8 +11,8 @@
 
 #include "base/secrets/secret.h"
 #include "base/unique_fd.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/launch_settings.h"
-#include "launcher/plan/slot_plan.h"
 #include "net/asio.h"
 #include "rendezvous/server/server.h"
 
@@ -22,7 +22,7 @@ class JobStore {
  public:
   // All arguments outlive this object.
   JobStore(net::asio::any_io_executor executor, const LaunchSettings& settings,
-           const SlotPlan& plan);
+           const HostTable& hosts);
 
   // Takes ownership of the socket of --store-fd, if the flag is set. Fails with an error that names the flag when it is
   // not a connected stream socket of this machine.
@@ -44,7 +44,7 @@ class JobStore {
 
   const net::asio::any_io_executor executor_;
   const LaunchSettings& settings_;
-  const SlotPlan& plan_;
+  const HostTable& hosts_;
   std::unique_ptr<rendezvous::Server> server_;
   UniqueFd parent_;
   std::optional<net::asio::posix::stream_descriptor> watched_parent_;

@@ -40,14 +40,14 @@ std::string common_address(const MasterCandidates& candidates, const std::vector
   return candidates.addresses.empty() ? "" : candidates.addresses.front().first;
 }
 
-std::string unreachable(const SlotPlan& plan, size_t host, size_t home,
+std::string unreachable(const HostRun& host, const HostRun& home,
                         const MasterCandidates& candidates) {
   std::string tried;
   for (const auto& [address, interface] : candidates.addresses) {
     tried += cat(tried.empty() ? "" : ", ", address, " (", interface, ")");
   }
-  return cat("host ", plan.hosts[host].name, " reaches none of the addresses of host ",
-             plan.hosts[home].name, " at port ", candidates.port, ": ", tried,
+  return cat("host ", host.name(), " reaches none of the addresses of host ", home.name(),
+             " at port ", candidates.port, ": ", tried,
              "; programs that connect to MASTER_ADDR will fail, unless the firewall opens the port "
              "(--port-range) or --network-interfaces names another network");
 }
@@ -60,13 +60,14 @@ bool has_loopback(const MasterCandidates& candidates) {
 
 }  // namespace
 
-MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandidates& candidates,
+MasterEndpoints choose_master_endpoints(const HostTable& hosts, const MasterCandidates& candidates,
                                         const std::vector<Reached>& reached) {
-  const auto home = static_cast<size_t>(plan.slots.front().host);
+  const HostRun& first = hosts.rank(0).host();
+  const auto home = static_cast<size_t>(first.number());
   MasterEndpoints endpoints;
   if (!has_loopback(candidates)) {
     endpoints.warnings.push_back(
-        cat("host ", plan.hosts[home].name,
+        cat("host ", first.name(),
             ": its loopback interface lo is "
             "down, so programs there cannot connect to each other; run there as "
             "root: ip link set lo up"));
@@ -84,7 +85,10 @@ MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandid
           order_for(known.front().first, candidates.port, known.front().second));
     } else {
       endpoints.orders.push_back(order_for(common, candidates.port, ""));
-      if (host != home) endpoints.warnings.push_back(unreachable(plan, host, home, candidates));
+      if (host != home) {
+        const HostRun& other = hosts.host(static_cast<int>(host));
+        endpoints.warnings.push_back(unreachable(other, first, candidates));
+      }
     }
   }
   return endpoints;
@@ -113,7 +117,7 @@ net::Task<MasterEndpoints> find_master_endpoints(net::asio::any_io_executor exec
         });
   }
   while (tests->left > 0) co_await tests->done.wait();
-  co_return choose_master_endpoints(hosts.plan(), candidates, tests->reached);
+  co_return choose_master_endpoints(hosts, candidates, tests->reached);
 }
 
 }  // namespace hvd::launcher

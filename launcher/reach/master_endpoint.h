@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "launcher/hosts/host_table.h"
-#include "launcher/plan/slot_plan.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
@@ -21,7 +20,7 @@ net::Task<MasterEndpoints> find_master_endpoints(net::asio::any_io_executor exec
                                                  const HostTable& hosts);
 
 // Chooses from the addresses that each host has reached. `reached`: one entry for each host. Pure.
-MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandidates& candidates,
+MasterEndpoints choose_master_endpoints(const HostTable& hosts, const MasterCandidates& candidates,
                                         const std::vector<Reached>& reached);
 
 }  // namespace hvd::launcher

@@ -13,11 +13,14 @@ bool take_pmix(std::vector<Versions>& versions) {
   return all;
 }
 
-void order_pmix(const SlotPlan& plan, std::vector<StartOrder>& orders) {
+void order_pmix(const HostTable& hosts, std::vector<StartOrder>& orders) {
   std::vector<std::string> names;
-  for (const Host& host : plan.hosts) names.push_back(host.name);
-  std::vector<std::vector<int>> ranks(plan.hosts.size());
-  for (const Slot& slot : plan.slots) ranks[static_cast<size_t>(slot.host)].push_back(slot.rank);
+  std::vector<std::vector<int>> ranks;
+  for (const HostRun& host : hosts.hosts()) {
+    names.push_back(host.name());
+    std::vector<int>& own = ranks.emplace_back();
+    for (const RankRun* rank : host.ranks()) own.push_back(rank->number());
+  }
   for (StartOrder& order : orders) {
     order.environment.emplace_back("HOROVOD_PMIX_HOSTS", join(names, ","));
     order.environment.emplace_back("HOROVOD_PMIX_RANKS", to_ranges(ranks));

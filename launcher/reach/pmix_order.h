@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/host_remarks.h"
-#include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {
@@ -13,6 +13,6 @@ namespace hvd::launcher {
 // Removes kPmix from each host's list. Returns true if every list had it.
 bool take_pmix(std::vector<Versions>& versions);
 // Adds the placement of all ranks to each host's order.
-void order_pmix(const SlotPlan& plan, std::vector<StartOrder>& orders);
+void order_pmix(const HostTable& hosts, std::vector<StartOrder>& orders);
 
 }  // namespace hvd::launcher

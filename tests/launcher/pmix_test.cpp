@@ -275,7 +275,7 @@ TEST_CASE("ranks are known to PMIx when all hosts have it") {
   std::vector<StartOrder> orders(2);
   const auto plan = plan_slots({{"a", "", 2}, {"b", "", 1}}, std::nullopt);
   REQUIRE(plan.ok());
-  order_pmix(*plan, orders);
+  order_pmix(HostTable(*plan), orders);
   CHECK(orders[1].environment[0] ==
         std::pair<std::string, std::string>{"HOROVOD_PMIX_HOSTS", "a,b"});
   CHECK(orders[1].environment[1] ==

@@ -96,8 +96,9 @@ std::string SilentHosts::describe(const std::vector<int>& hosts) const {
   }
   std::vector<int> ranks;
   for (const int host : hosts) {
-    const std::vector<int> more = ranks_of_(host);
-    ranks.insert(ranks.end(), more.begin(), more.end());
+    for (const RankRun* run : hosts_.host(host).ranks()) {
+      if (run->is_member()) ranks.push_back(run->rank());
+    }
   }
   std::ranges::sort(ranks);
   std::string text = cat(names(hosts), hosts.size() == 1 ? " has" : " have", " not answered for ",
@@ -110,7 +111,7 @@ std::string SilentHosts::describe(const std::vector<int>& hosts) const {
 
 std::string SilentHosts::names(const std::vector<int>& hosts) const {
   std::vector<std::string> names;
-  for (const int host : hosts) names.push_back(plan_.hosts[static_cast<size_t>(host)].name);
+  for (const int host : hosts) names.push_back(hosts_.host(host).name());
   return hosts_text(std::move(names));
 }
 

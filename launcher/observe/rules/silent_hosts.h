@@ -2,24 +2,19 @@
 // JobLaunch owns it and passes it the events of the agents. Pure.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "launcher/plan/slot_plan.h"
+#include "launcher/hosts/host_table.h"
 
 namespace hvd::launcher {
 
 class SilentHosts {
  public:
-  // Returns the present ranks of a host.
-  using RanksOf = std::function<std::vector<int>(int host)>;
-  // The plan must outlive this object.
-  SilentHosts(const SlotPlan& plan, RanksOf ranks_of)
-      : plan_(plan), ranks_of_(std::move(ranks_of)) {}
+  // The table must outlive this object.
+  explicit SilentHosts(const HostTable& hosts) : hosts_(hosts) {}
 
   // The host has not answered for `seconds`, and is lost after `limit_seconds`.
   void on_silence(int host, double seconds, double limit_seconds);
@@ -44,8 +39,7 @@ class SilentHosts {
   std::string names(const std::vector<int>& hosts) const;
   void report_answers();
 
-  const SlotPlan& plan_;
-  const RanksOf ranks_of_;
+  const HostTable& hosts_;
   std::map<int, Silence> silent_;
   std::vector<int> answered_;  // hosts that answer again after a report, not yet reported
   std::vector<std::string> news_;

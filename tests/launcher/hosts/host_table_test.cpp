@@ -286,7 +286,7 @@ TEST_CASE("a table grows by hosts without moving those it has") {
   }
   CHECK(&table.host(0) == first);
   CHECK(&table.rank(3) == last);
-  CHECK(table.plan().hosts.size() == 100);
+  CHECK(table.hosts().size() == 100);
   CHECK(table.size() == 102);
   CHECK_FALSE(table.is_over());
   for (HostRun& host : table.hosts()) bring(host, HostState::kDone);

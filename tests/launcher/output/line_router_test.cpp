@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
@@ -35,7 +36,7 @@ struct RecordingSinks : LineSinks {
 
 // Two ranks on each of two hosts.
 struct Routed {
-  explicit Routed(LineStyle style) : router(plan, std::move(style), sinks) {}
+  explicit Routed(LineStyle style) : router(hosts, std::move(style), sinks) {}
   std::string write(int rank, OutputStream stream, std::string_view bytes) {
     router.write(rank, stream, as_bytes(bytes), now);
     return sinks.take();
@@ -46,7 +47,7 @@ struct Routed {
     now.time = until;
     return sinks.take();
   }
-  SlotPlan plan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
+  HostTable hosts{*plan_slots({{"a", "", 2}, {"b", "", 2}}, {})};
   RecordingSinks sinks;
   Moment now{Clock::time_point(std::chrono::hours(1)), {}};
   LineRouter router;
@@ -136,7 +137,7 @@ TEST_CASE("a traceback is held back until it is known whether another rank has c
 
 TEST_CASE("ranks that come later have channels") {
   Routed routed({.folds = true});
-  routed.plan = *plan_slots({{"a", "", 2}, {"b", "", 3}}, {});
+  routed.hosts.add({"c", "", 1}, {{.rank = 4, .host = 2}});
   routed.router.grow();
   for (const int rank : {0, 1, 2, 3}) routed.write(rank, kOut, "x\n");
   CHECK(routed.write(4, kOut, "x\n").find("show -1 [0-4]<stdout>:x\n") != std::string::npos);

@@ -6,6 +6,7 @@
 
 #include "base/log/json_record.h"
 #include "base/text.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/output/output.h"
 
 namespace hvd::launcher {
@@ -102,9 +103,9 @@ TEST_CASE("a line of just the bound is one") {
 }
 
 TEST_CASE("tags and directories are as in the original") {
-  const SlotPlan plan = *plan_slots({{"a", "", 4}}, {});
-  CHECK(line_tag(plan, {3}, OutputStream::kStdout, {}) == "[3]<stdout>:");
-  CHECK(line_tag(plan, {3}, OutputStream::kStderr, {}) == "[3]<stderr>:");
+  const HostTable hosts(*plan_slots({{"a", "", 4}}, {}));
+  CHECK(line_tag(hosts, {3}, OutputStream::kStdout, {}) == "[3]<stdout>:");
+  CHECK(line_tag(hosts, {3}, OutputStream::kStderr, {}) == "[3]<stderr>:");
   CHECK(padded_rank(0, 1) == "0");
   CHECK(padded_rank(9, 10) == "9");
   CHECK(padded_rank(9, 11) == "09");
@@ -127,17 +128,17 @@ TEST_CASE("each line is an object whose end and bytes can be had back") {
 }
 
 TEST_CASE("a tag is the user's, with what it names filled in") {
-  const SlotPlan plan = *plan_slots({{"a", "", 1}, {"b", "", 2}}, {});
+  const HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 2}}, {}));
   OutputStyle style;
-  CHECK(line_tag(plan, {2}, OutputStream::kStderr, style) == "[2]<stderr>:");
+  CHECK(line_tag(hosts, {2}, OutputStream::kStderr, style) == "[2]<stderr>:");
   style.tag = "{host}/{rank}/{local_rank}/{stream}/{host}{x}";
-  CHECK(line_tag(plan, {2}, OutputStream::kStdout, style) == "b/2/1/stdout/b{x}: ");
-  CHECK(line_tag(plan, {1, 2}, OutputStream::kStdout, style) == "b/1-2/*/stdout/b{x}: ");
-  CHECK(line_tag(plan, {0, 2}, OutputStream::kStdout, style) == "*/0,2/*/stdout/*{x}: ");
+  CHECK(line_tag(hosts, {2}, OutputStream::kStdout, style) == "b/2/1/stdout/b{x}: ");
+  CHECK(line_tag(hosts, {1, 2}, OutputStream::kStdout, style) == "b/1-2/*/stdout/b{x}: ");
+  CHECK(line_tag(hosts, {0, 2}, OutputStream::kStdout, style) == "*/0,2/*/stdout/*{x}: ");
   style.tag = "none";
-  CHECK(line_tag(plan, {2}, OutputStream::kStdout, style).empty());
+  CHECK(line_tag(hosts, {2}, OutputStream::kStdout, style).empty());
   style.format = LineFormat::kJson;
-  CHECK(line_tag(plan, {2}, OutputStream::kStdout, style) ==
+  CHECK(line_tag(hosts, {2}, OutputStream::kStdout, style) ==
         ",\"rank\":2,\"host\":\"b\",\"stream\":\"stdout\",");
 }
 

@@ -69,20 +69,20 @@ TEST_CASE("a setting that an outer job made for its hosts does not count as the 
 
 TEST_CASE("a slot's environment says who it is") {
   const SlotPlan plan = two_hosts();
-  CHECK(slot_environment(plan, plan.slots[3]) == Environment{{"HOROVOD_RANK", "3"},
-                                                             {"HOROVOD_SIZE", "4"},
-                                                             {"HOROVOD_LOCAL_RANK", "1"},
-                                                             {"HOROVOD_LOCAL_SIZE", "2"},
-                                                             {"HOROVOD_CROSS_RANK", "1"},
-                                                             {"HOROVOD_CROSS_SIZE", "2"},
-                                                             {"HOROVOD_HOSTNAME", "b"},
-                                                             {"RANK", "3"},
-                                                             {"WORLD_SIZE", "4"},
-                                                             {"LOCAL_RANK", "1"},
-                                                             {"LOCAL_WORLD_SIZE", "2"},
-                                                             {"GROUP_RANK", "1"},
-                                                             {"JAX_PROCESS_ID", "3"},
-                                                             {"JAX_NUM_PROCESSES", "4"}});
+  CHECK(slot_environment(plan.slots[3], "b", 4) == Environment{{"HOROVOD_RANK", "3"},
+                                                               {"HOROVOD_SIZE", "4"},
+                                                               {"HOROVOD_LOCAL_RANK", "1"},
+                                                               {"HOROVOD_LOCAL_SIZE", "2"},
+                                                               {"HOROVOD_CROSS_RANK", "1"},
+                                                               {"HOROVOD_CROSS_SIZE", "2"},
+                                                               {"HOROVOD_HOSTNAME", "b"},
+                                                               {"RANK", "3"},
+                                                               {"WORLD_SIZE", "4"},
+                                                               {"LOCAL_RANK", "1"},
+                                                               {"LOCAL_WORLD_SIZE", "2"},
+                                                               {"GROUP_RANK", "1"},
+                                                               {"JAX_PROCESS_ID", "3"},
+                                                               {"JAX_NUM_PROCESSES", "4"}});
 }
 
 TEST_CASE("a slot's environment in Slurm is that of a task of a step of the job's ranks") {
@@ -113,7 +113,7 @@ TEST_CASE("a slot's environment in Slurm is that of a task of a step of the job'
 
 TEST_CASE("--no-torch-env leaves out torchrun's variables and no other") {
   const SlotPlan plan = two_hosts();
-  Environment environment = slot_environment(plan, plan.slots[0]);
+  Environment environment = slot_environment(plan.slots[0], "a", 4);
   environment.emplace_back("MASTER_ADDR", "10.0.0.1");
   environment.emplace_back("MASTER_PORT", "1");
   const size_t before = environment.size();

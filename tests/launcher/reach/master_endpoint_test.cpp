@@ -5,10 +5,10 @@
 namespace hvd::launcher {
 namespace {
 
-SlotPlan plan_on(const std::vector<std::string>& names) {
+HostTable table_of(const std::vector<std::string>& names) {
   std::vector<Host> hosts;
   for (const std::string& name : names) hosts.push_back({name, "", 1});
-  return *plan_slots(hosts, {});
+  return HostTable(*plan_slots(hosts, {}));
 }
 
 const MasterCandidates kCandidates{.port = 12345,
@@ -24,7 +24,7 @@ std::string address_of(const StartOrder& order) { return order.environment.at(0)
 
 TEST_CASE("all hosts get the first address that all others reach, by interfaces of their own") {
   const MasterEndpoints endpoints = choose_master_endpoints(
-      plan_on({"a", "b", "c"}), kCandidates,
+      table_of({"a", "b", "c"}), kCandidates,
       {{}, {{"10.0.0.1", "ens3"}, {"192.168.0.1", "ens4"}}, {{"192.168.0.1", "ib0"}}});
   CHECK(endpoints.warnings.empty());
   REQUIRE(endpoints.orders.size() == 3);
@@ -41,7 +41,7 @@ TEST_CASE("all hosts get the first address that all others reach, by interfaces 
 
 TEST_CASE("hosts that share no address go to the one that each of them reaches") {
   const MasterEndpoints endpoints = choose_master_endpoints(
-      plan_on({"a", "b", "c"}), kCandidates, {{}, {{"10.0.0.1", "x"}}, {{"192.168.0.1", "y"}}});
+      table_of({"a", "b", "c"}), kCandidates, {{}, {{"10.0.0.1", "x"}}, {{"192.168.0.1", "y"}}});
   CHECK(endpoints.warnings.empty());
   CHECK(address_of(endpoints.orders[0]) == "10.0.0.1");
   CHECK(address_of(endpoints.orders[1]) == "10.0.0.1");
@@ -50,7 +50,7 @@ TEST_CASE("hosts that share no address go to the one that each of them reaches")
 
 TEST_CASE("a host that reaches no address still gets one, and the user gets a warning") {
   const MasterEndpoints endpoints =
-      choose_master_endpoints(plan_on({"a", "b"}), kCandidates, {{}, {}});
+      choose_master_endpoints(table_of({"a", "b"}), kCandidates, {{}, {}});
   CHECK(address_of(endpoints.orders[1]) == "10.0.0.1");
   CHECK(endpoints.orders[1].interface.empty());
   REQUIRE(endpoints.warnings.size() == 1);
@@ -59,14 +59,14 @@ TEST_CASE("a host that reaches no address still gets one, and the user gets a wa
 }
 
 TEST_CASE("a single host uses its loopback") {
-  const MasterEndpoints endpoints = choose_master_endpoints(plan_on({"a"}), kCandidates, {{}});
+  const MasterEndpoints endpoints = choose_master_endpoints(table_of({"a"}), kCandidates, {{}});
   CHECK(address_of(endpoints.orders[0]) == "127.0.0.1");
   CHECK(endpoints.orders[0].interface == "lo");
 }
 
 TEST_CASE("a host whose loopback is down is named, with the fix") {
   const MasterEndpoints endpoints =
-      choose_master_endpoints(plan_on({"a"}), {.port = 5, .nonce = {}, .addresses = {}}, {{}});
+      choose_master_endpoints(table_of({"a"}), {.port = 5, .nonce = {}, .addresses = {}}, {{}});
   REQUIRE(endpoints.warnings.size() == 1);
   CHECK(
       endpoints.warnings[0] ==
@@ -76,7 +76,7 @@ TEST_CASE("a host whose loopback is down is named, with the fix") {
 
 TEST_CASE("JAX gets an IPv6 address in brackets") {
   const MasterEndpoints endpoints = choose_master_endpoints(
-      plan_on({"a", "b"}), {.port = 5, .nonce = {}, .addresses = {{"fd00::1", "eth0"}}},
+      table_of({"a", "b"}), {.port = 5, .nonce = {}, .addresses = {{"fd00::1", "eth0"}}},
       {{}, {{"fd00::1", "eth0"}}});
   CHECK(address_of(endpoints.orders[0]) == "fd00::1");
   CHECK(endpoints.orders[0].environment[2].second == "[fd00::1]:5");

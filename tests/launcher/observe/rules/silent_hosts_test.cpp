@@ -5,24 +5,14 @@
 namespace hvd::launcher {
 namespace {
 
-SlotPlan five_hosts() {
-  return *plan_slots(
-      {{"a", "", 1}, {"b", "", 2}, {"c", "", 1}, {"d", "", 1}, {"e", "", 1}, {"f", "", 1}}, {});
-}
-
-std::vector<int> ranks_of(const SlotPlan& plan, int host) {
-  std::vector<int> ranks;
-  for (const Slot& slot : plan.slots) {
-    if (slot.host == host) ranks.push_back(slot.rank);
-  }
-  return ranks;
-}
+const SlotPlan kFiveHosts = *plan_slots(
+    {{"a", "", 1}, {"b", "", 2}, {"c", "", 1}, {"d", "", 1}, {"e", "", 1}, {"f", "", 1}}, {});
 
 }  // namespace
 
 TEST_CASE("a silent host has a line after 5 s, a sentence after 15 s, and one when it answers") {
-  const SlotPlan plan = five_hosts();
-  SilentHosts hosts(plan, [&](int host) { return ranks_of(plan, host); });
+  const HostTable table(kFiveHosts);
+  SilentHosts hosts(table);
   for (int second = 1; second < 5; ++second) hosts.on_silence(1, second, 45);
   CHECK(hosts.status_line().empty());
   hosts.on_silence(1, 5, 45);
@@ -39,8 +29,8 @@ TEST_CASE("a silent host has a line after 5 s, a sentence after 15 s, and one wh
 }
 
 TEST_CASE("a host that answers before its sentence, or is lost, has no other") {
-  const SlotPlan plan = five_hosts();
-  SilentHosts hosts(plan, [&](int host) { return ranks_of(plan, host); });
+  const HostTable table(kFiveHosts);
+  SilentHosts hosts(table);
   hosts.on_silence(0, 9, 45);
   hosts.on_answer(0);
   CHECK_FALSE(hosts.take_news());
@@ -52,8 +42,8 @@ TEST_CASE("a host that answers before its sentence, or is lost, has no other") {
 }
 
 TEST_CASE("hosts that fall silent together share their sentences") {
-  const SlotPlan plan = five_hosts();
-  SilentHosts hosts(plan, [&](int host) { return ranks_of(plan, host); });
+  const HostTable table(kFiveHosts);
+  SilentHosts hosts(table);
   for (const int host : {0, 2}) hosts.on_silence(host, 14, 45);
   hosts.on_silence(0, 15, 20);
   CHECK(hosts.take_news() == "hosts a and c have not answered for 15 s (ranks 0,3); lost in 5 s");
@@ -69,8 +59,8 @@ TEST_CASE("hosts that fall silent together share their sentences") {
 }
 
 TEST_CASE("a host whose answer is known is reported while another stays silent") {
-  const SlotPlan plan = five_hosts();
-  SilentHosts hosts(plan, [&](int host) { return ranks_of(plan, host); });
+  const HostTable table(kFiveHosts);
+  SilentHosts hosts(table);
   hosts.on_silence(0, 15, 45);
   hosts.on_silence(1, 15, 45);
   CHECK(hosts.take_news());
