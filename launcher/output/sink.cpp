@@ -352,14 +352,13 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     const char* data = current_.data() + position_;
     const size_t size = current_.size() - position_;
     if (broken_) return advance(size);
-    ssize_t written;
-    do {
-      written = target_.is_socket ? ::send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
-                                  : ::write(fd_, data, size);
-    } while (written < 0 && errno == EINTR);
+    const ssize_t written = target_.is_socket ? ::send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                              : ::write(fd_, data, size);
     if (written >= 0) return advance(static_cast<size_t>(written));
-    if ((errno == EAGAIN || errno == EWOULDBLOCK) && can_wait_) return wait();
-    break_with(errno);
+    // The loop must first handle the signal: each write of a background job under `stty tostop` raises SIGTTOU until the
+    // signal has stopped the job.
+    if ((errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) && can_wait_) return wait();
+    if (errno != EINTR) break_with(errno);
   }
 
   void advance(size_t size) {
