@@ -1,5 +1,6 @@
 """Cases of PyTorch: gradients that change between backward and step, and mixed precision."""
 
+import contextlib
 import os
 
 import cases
@@ -86,21 +87,29 @@ def clipped_values(training):
     return weights_of(model)
 
 
-@case(quick=True)
-def clipped_after_synchronize(training):
-    model, optimizer = start(training)
-    for batch in batches(training):
+def after_synchronize(training, passes=1, **keywords):
+    model, optimizer = start(training, backward_passes_per_step=passes, **keywords)
+    for step in range(3):
         optimizer.zero_grad()
-        loss_of(model, batch).backward()
+        for pass_ in range(passes):
+            batch = [torch.from_numpy(each) for each in training.batch(step * passes + pass_)]
+            (loss_of(model, batch) / passes).backward()
         if training.is_distributed:
             optimizer.synchronize()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        if training.is_distributed:
-            with optimizer.skip_synchronize():
-                optimizer.step()
-        else:
+        with optimizer.skip_synchronize() if training.is_distributed else contextlib.nullcontext():
             optimizer.step()
     return weights_of(model)
+
+
+@case(quick=True)
+def clipped_after_synchronize(training):
+    return after_synchronize(training)
+
+
+@case(tolerance=cases.FLOAT16)
+def accumulation_with_compression_clipped_after_synchronize(training):
+    return after_synchronize(training, 3, compression=hvd.Compression.fp16)
 
 
 def written_by_hand(training, write):
@@ -161,6 +170,7 @@ def with_scaler(training, make=sgd, clip=None, passes=1, **keywords):
     if passes > 1:
         keywords["backward_passes_per_step"] = passes
     model, optimizer = start(training, make, **keywords)
+    weight = len(training.ranks) if "op" in keywords else 1  # the reduction is a sum over ranks
     scales, amp = [], scaler()
     for step in range(5):
         optimizer.zero_grad()
@@ -171,7 +181,7 @@ def with_scaler(training, make=sgd, clip=None, passes=1, **keywords):
                     step * passes + pass_, overflows=[(at * passes, rank) for at, rank in OVERFLOWS]
                 )
             ]
-            amp.scale(loss_of(model, (x, y)) / passes).backward()
+            amp.scale(weight * loss_of(model, (x, y)) / passes).backward()
         if clip:
             amp.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -201,12 +211,17 @@ def grad_scaler_and_groups(training):
     return with_scaler(training, groups=1)
 
 
+@case()
+def grad_scaler_and_sums(training):
+    return with_scaler(training, lambda params: sgd(params, 0.02), op=hvd.Sum)
+
+
 @case(double=True, layers="1_KiB")
 def grad_scaler_and_adam(training):
     return with_scaler(training, adam)
 
 
-@case(skip=FUSED, double=True, layers="1_KiB")
+@case(skip=FUSED, double=True)
 def grad_scaler_and_a_fused_optimizer(training):
     return with_scaler(training, lambda params: torch.optim.AdamW(params, lr=0.01, fused=True))
 

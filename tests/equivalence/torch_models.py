@@ -15,12 +15,13 @@ def unfreezing(training, **keywords):
     model[0].requires_grad_(False)
     if keywords.get("groups") == "listed":
         keywords["groups"] = [list(model[0].parameters()), list(model[2].parameters())]
-    optimizer = distribute(training, sgd(model.parameters()), model, **keywords)
+    weight = len(training.ranks) if "op" in keywords else 1  # the reduction is a sum over ranks
+    optimizer = distribute(training, sgd(model.parameters(), 0.02), model, **keywords)
     for step, batch in enumerate(batches(training, 5)):
         if step == 2:
             model[0].requires_grad_(True)
         optimizer.zero_grad()
-        loss_of(model, batch).backward()
+        (weight * loss_of(model, batch)).backward()
         optimizer.step()
     return weights_of(model)
 
@@ -43,6 +44,11 @@ def unfrozen_with_listed_groups(training):
 @case(tolerance=cases.FLOAT16)
 def unfrozen_with_compression(training):
     return unfreezing(training, compression=hvd.Compression.fp16)
+
+
+@case()
+def unfrozen_with_sums(training):
+    return unfreezing(training, op=hvd.Sum)
 
 
 @case()

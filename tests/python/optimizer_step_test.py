@@ -134,23 +134,6 @@ class OptimizerStepTest(OptimizerCase):
             self.assertEqual(len(interruptions), 2 if self.rank == 0 else 0)
             self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 4))
 
-    def test_clipping_between_synchronize_and_step(self):
-        make = OPTIMIZERS["SGD"]
-        model, reference = make_model(), make_model()
-        optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters())
-        loss_of(model, self.rank, 0).backward()
-        optimizer.synchronize()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            with optimizer.skip_synchronize():
-                optimizer.step()
-        alone = make(reference.parameters())
-        (sum(loss_of(reference, rank, 0) for rank in range(self.size)) / self.size).backward()
-        torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.01)
-        alone.step()
-        self.assert_same_weights(model, reference)
-
     def test_synchronizing_twice_warns(self):
         model = make_model()
         optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
@@ -158,28 +141,6 @@ class OptimizerStepTest(OptimizerCase):
         optimizer.synchronize()
         with self.assertWarnsRegex(UserWarning, "skip_synchronize"):
             optimizer.step()
-
-    def test_a_closure_is_synchronized_each_time(self):
-        def closure_of(optimizer, loss):
-            def closure():
-                optimizer.zero_grad()
-                value = loss()
-                value.backward()
-                return value
-
-            return closure
-
-        def make(params):
-            return torch.optim.LBFGS(params, lr=0.5, max_iter=3)
-
-        model, reference = make_model(), make_model()
-        optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters())
-        alone = make(reference.parameters())
-        # The closure decides by the loss: all ranks must have the same loss.
-        for step in range(2):
-            optimizer.step(closure_of(optimizer, lambda: sum(loss_of(model, r, step) for r in range(self.size))))
-            alone.step(closure_of(alone, lambda: sum(loss_of(reference, r, step) for r in range(self.size))))
-        self.assert_same_weights(model, reference, 1e-9)
 
     def test_ranks_whose_losses_differ_evaluate_equally_often(self):
         for op in (hvd.Average, hvd.Sum):
