@@ -12,7 +12,7 @@ PLACES = (
 
 def check_busy(kinds, limit, seconds):
     """Keeps rank 0 busy for `seconds` in each way, then hangs. The launcher must name only the hang and end the job."""
-    job, before = busy(kinds, limit, seconds, 1, "--on-hang", "stop")
+    job, before = busy(kinds, limit, seconds, "--on-hang", "stop")
     expect("the job hangs" not in before, job.describe())
     wait_until(lambda: re.search("the job hangs: " + PLACES, job.err), limit + 10, job.describe)
     if "compile_with_xla" in kinds:  # a hang of JAX may be a computation, and does not end the job
@@ -72,6 +72,10 @@ def test_ranks_without_py_spy_that_wait_for_one_that_works_do_not_hang():
 def check_planted(library, *flags):
     for kind in PLANTED[library]:
         print(f"{library} {kind}: {planted(library, kind, 4, *flags):.1f} s", flush=True)
+
+
+def test_each_planted_hang_of_horovod_is_named_by_the_stall_report():
+    check_planted("horovod")
 
 
 def test_each_planted_hang_of_torch_is_named():

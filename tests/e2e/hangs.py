@@ -1,5 +1,5 @@
-"""Jobs with a planted hang, or only busy jobs, for hang_test.py and tests/bench/observe. The launcher names a hang; in
-a job that calls hvd.init(), rank 0's stall report does."""
+"""Jobs with a planted hang, or only busy jobs, for hang_test.py. The launcher names a hang; in a job that calls
+hvd.init(), rank 0's stall report does."""
 
 import contextlib
 import socket
@@ -200,15 +200,15 @@ def slow_server(seconds):
         thread.join(10)
 
 
-def busy(kinds, limit, seconds, runs=1, *flags):
-    """Starts a job that is busy in each of these ways for `seconds`, `runs` times, and then hangs. Returns the job and
-    its stderr before the hang."""
+def busy(kinds, limit, seconds, *flags):
+    """Starts a job that is busy in each of these ways for `seconds`, and then hangs. Returns the job and its stderr
+    before the hang."""
     library = "jax" if "compile_with_xla" in kinds else "torch"
     python = python_of(library)
     if "debug_in_an_editor" in kinds and not DEBUGPY.exists():
         raise Skip(f"{DEBUGPY} is missing")
-    worker = [python, WORKERS / "busy_rank.py", "--library", library, "--seconds", seconds, "--runs", runs]
+    worker = [python, WORKERS / "busy_rank.py", "--library", library, "--seconds", seconds]
     with slow_server(seconds) as port:
         job = with_py_spy("--hang-warning", limit, *flags, *worker, "--port", port, *kinds)
-        job.wait_for("hangs", 1, 120 + 3 * seconds * len(kinds) * runs)
+        job.wait_for("hangs", 1, 120 + 3 * seconds * len(kinds))
         return job, job.err

@@ -36,7 +36,6 @@ def arguments(description):
         help="training: also what an allreduce of 4 B leaves (word), and one of as many "
         "bytes in shared memory, nothing copied (registered); door-ddp: also DDP with gradient_as_bucket_view",
     )
-    parser.add_argument("--limit", type=float, metavar="SECONDS", help="observe: time without a move that is a hang")
     parser.add_argument("--on-hosts", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -82,7 +81,6 @@ def measure(options, wanted):
         options.jax,
         options.before,
         options.bounds,
-        options.limit,
     )
     results = {}
     try:

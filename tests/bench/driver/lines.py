@@ -49,10 +49,10 @@ class Line:
 class Bench:
     """Starts each team once and keeps it; `missing` has the reasons of the teams that do not start."""
 
-    def __init__(self, quick, python, tensorflow=None, jax=None, before=None, bounds=False, limit=None):
+    def __init__(self, quick, python, tensorflow=None, jax=None, before=None, bounds=False):
         """`before`: another build of this project, which takes turns with this build; `bounds`: whether lines about
-        training also measure upper bounds; `limit`: seconds without progress that count as a hang, or None."""
-        self.is_quick, self.limit = quick, limit
+        training also measure upper bounds."""
+        self.is_quick = quick
         self.rounds, self.seconds, self.idle_seconds = (3, 0.03, 2) if quick else (9, 0.3, 10)
         self.python, self.tensorflow, self.jax = python, tensorflow, jax
         self.before, self.bounds = before, bounds

@@ -1,4 +1,4 @@
-"""The lines of tests/bench/observe: the cost of a watched job, planted hangs, and busy jobs without a hang."""
+"""The lines of tests/bench/observe: the cost of a watched job."""
 
 import contextlib
 import itertools
@@ -8,7 +8,6 @@ import random
 import signal
 import socket
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -16,14 +15,9 @@ import time
 from driver import teams
 from driver.lines import Line, Result
 
-sys.path.insert(0, str(teams.ROOT / "tests" / "e2e"))
-
 PAIRS = 42  # a multiple of the orders of three blocks
 SECONDS = 1  # duration of a block
 LIMIT = 0.5  # maximum cost in per cent
-WITHIN = 10  # maximum number of seconds between the limit and the message
-RUNS = 10
-BUSY_LIMITS = 3  # duration of a busy rank in limits
 
 
 def _children(pid):
@@ -186,93 +180,9 @@ def cost(kind, *command):
     return measure
 
 
-def _run(jobs):
-    """Calls each job. Returns the results and the names of the jobs that failed; prints each failure to stderr."""
-    import harness
-
-    found, failed = {}, []
-    for name, call in jobs.items():
-        try:
-            found[name] = call()
-        except harness.Failure as failure:
-            failed.append(name)
-            print(f"{name}: {failure}", file=sys.stderr, flush=True)
-        except harness.Skip as skip:
-            raise teams.Missing(str(skip)) from None
-        finally:
-            harness.remove_folders()
-    return found, failed
-
-
-def planted(library):
-    def measure(bench):
-        import hangs
-
-        limit = bench.limit or 10
-        kinds = hangs.PLANTED[library]
-        found, failed = _run({kind: lambda kind=kind: hangs.planted(library, kind, limit) for kind in kinds})
-        note = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in found.items())
-        note += f"; not named so: {', '.join(failed)}" if failed else ""
-        must = f"{len(kinds)}, within {limit:g} + {WITHIN} s"
-        return Result("hangs", len(found), {}, must, not failed, note)
-
-    return measure
-
-
-def quiet(kind):
-    def measure(bench):
-        import hangs
-
-        limit, runs = bench.limit or 4, 1 if bench.is_quick else RUNS
-
-        def call():
-            job, said = hangs.busy([kind], limit, BUSY_LIMITS * limit, runs)
-            hangs.wait_until(lambda: "the job hangs" in job.err, limit + WITHIN, job.describe)
-            hangs.end(job)
-            return said.count("the job hangs"), said
-
-        found, failed = _run({kind: call})
-        if failed:
-            return Result("hangs", must="0", note="the job failed, or its hang at the end was not named")
-        count, said = found[kind]
-        if count:
-            print(said, file=sys.stderr)
-        note = f"{runs} times {BUSY_LIMITS * limit:g} s; the hang behind them was named"
-        return Result("hangs", count, {}, "0", count == 0, note)
-
-    return measure
-
-
-PLANTED = {
-    "horovod": "7 planted hangs in hvd.allreduce, by the stall report",
-    "ddp": "5 planted hangs in DistributedDataParallel",
-    "jax": "4 planted hangs in JAX",
-    "deepspeed": "4 planted hangs in DeepSpeed",
-    "mpi": "4 planted hangs in mpi4py",
-}
-# Keys: functions in tests/e2e/workers/busy_rank.py.
-BUSY = {
-    "compile_in_a_child": "a compiler in a child",
-    "compile_with_xla": "a compilation by XLA",
-    "save": "a checkpoint on rank 0",
-    "download": "a download on rank 0",
-    "evaluate": "an evaluation on rank 0",
-    "call_c": "one long call of C",
-    "debug": "pdb",
-    "debug_in_an_editor": "a breakpoint of debugpy",
-    "be_stopped": "SIGSTOP and SIGCONT",
-    "serve": "a server",
-    "sleep": "all ranks sleep",
-    "import_slowly": "a slow import",
-}
-
-LINES = (
-    [
-        Line("cost-allreduce", "a watched job, hvd.allreduce_ of 64 B, 2 ranks", cost("horovod", "allreduces", 64)),
-        Line("cost-step", "a watched job, training of an MLP by hvd, 2 ranks", cost("horovod", "steps", "mlp")),
-        Line("cost-gloo", "a watched job, all_reduce of 64 B by gloo, 2 ranks", cost("launched", "allreduces", 64)),
-        Line("cost-ddp", "a watched job, training of an MLP by DDP, 2 ranks", cost("launched", "steps", "mlp")),
-    ]
-    + [Line(f"hang-{library}", what, planted(library)) for library, what in PLANTED.items()]
-    + [Line(f"quiet-{kind}", f"{what}: hangs reported", quiet(kind)) for kind, what in BUSY.items()]
-)
+LINES = [
+    Line("cost-allreduce", "a watched job, hvd.allreduce_ of 64 B, 2 ranks", cost("horovod", "allreduces", 64)),
+    Line("cost-step", "a watched job, training of an MLP by hvd, 2 ranks", cost("horovod", "steps", "mlp")),
+    Line("cost-gloo", "a watched job, all_reduce of 64 B by gloo, 2 ranks", cost("launched", "allreduces", 64)),
+    Line("cost-ddp", "a watched job, training of an MLP by DDP, 2 ranks", cost("launched", "steps", "mlp")),
+]

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Two ranks: rank 0 is busy in some ways that are not hangs, --runs times for --seconds, while rank 1 waits in a
+"""Two ranks: rank 0 is busy in some ways that are not hangs, for --seconds each, while rank 1 waits in a
 collective of --library. Then rank 0 prints "hangs" and hangs. --port: of a server that sends slowly."""
 
 import argparse
@@ -149,13 +149,12 @@ def fork():
 parser = argparse.ArgumentParser()
 parser.add_argument("--library", required=True, choices=LIBRARIES)
 parser.add_argument("--seconds", type=float, required=True)
-parser.add_argument("--runs", type=int, default=1)
 parser.add_argument("--port", type=int)
 parser.add_argument("kinds", nargs="+")
 options = parser.parse_args()
 debugger = None
 library = LIBRARIES[options.library]()
-for kind in options.kinds * options.runs:
+for kind in options.kinds:
     library.reduce()
     if RANK == 0:
         print(kind, flush=True)
