@@ -130,13 +130,6 @@ def test_rank_0_names_a_misspelt_variable_where_no_horovodrun_started_it():
         expect(len(re.findall(MISSPELT, job.out + job.err)) == 1, job.describe())
 
 
-@world()
-def test_a_variable_that_is_not_set_is_named():
-    job = Job(*HOSTS_OF_TWO, "-x", "NOT_SET", "true")
-    job.ends_with(0)
-    one_sentence(job, "^NOT_SET of -x or --env-file is not set here")
-
-
 def threads_of(*arguments, where="a:2,b:2", **environment):
     """Returns OMP_NUM_THREADS of each rank on two hosts, and the launcher's messages about it."""
     job = Job(
@@ -196,14 +189,6 @@ def test_tags():
     job = Job("-np", 3, "-H", "a:1,b:2", "--tag", "{host}/{rank}.{local_rank}", "echo", "x")
     job.ends_with(0)
     expect(sorted(job.out.splitlines()) == ["a/0.0: x", "b/1.0: x", "b/2.1: x"], job.describe())
-
-
-@world()
-def test_times_before_tags():
-    job = Job(*HOSTS_OF_TWO, "--prefix-timestamp", "echo", "x")
-    job.ends_with(0)
-    form = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[[01]\]<stdout>:x"
-    expect(all(re.fullmatch(form, line) for line in job.out.splitlines()), job.describe())
 
 
 @world()

@@ -251,46 +251,6 @@ def test_a_noisy_shell_start_up_on_a_host_does_no_harm():
     job.ends_with(0)
 
 
-def test_a_dry_run_shows_the_plan_and_starts_nothing():
-    job = Job("-np", 8, "-H", "a:4,b:4", "--dry-run", "python3", "train.py")
-    job.ends_with(0)
-    plan = json.loads(job.out)
-    expect(plan["size"] == 8 and len(plan["ranks"]) == 8, job.out)
-    first = plan["ranks"][5]
-    expect(
-        {key: first[key] for key in first if key != "env"}
-        == {"rank": 5, "host": "b", "local_rank": 1, "local_size": 4, "cross_rank": 1, "cross_size": 2},
-        first,
-    )
-    expect(first["env"]["HOROVOD_RANK"] == "5" and first["env"]["HOROVOD_SIZE"] == "8", first)
-    expect("SECRET" not in job.out, "a secret is in the plan")
-
-
-def test_the_version_and_the_help():
-    for flag in ("-v", "--version"):
-        job = Job(flag)
-        job.ends_with(0)
-        expect(re.fullmatch(r"\d+\.\d+\.\d+\n", job.out), job.describe())
-    common = (
-        "-np",
-        "-H",
-        "-hostfile",
-        "-p",
-        "-i",
-        "--verbose",
-        "--output-filename",
-        "--start-timeout",
-        "--check-build",
-        "-cb",
-        "--dry-run",
-    )
-    for question, flags in (("--help", common), ("--help-all", (*common, "--lease"))):
-        job = Job(question)
-        job.ends_with(0)
-        for flag in flags:
-            expect(flag in job.out, f"{flag} is not in\n{job.out}")
-
-
 @world()
 def test_one_program_after_another_in_the_same_job():
     rank = WORKERS / "foreign_rank.py"

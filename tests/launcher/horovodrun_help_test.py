@@ -81,6 +81,8 @@ class Questions(unittest.TestCase):
         result = run("--help")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         self.assertIn(b"-np, --num-proc N ", result.stdout)
+        for flag in (b"-H", b"-hostfile", b"-p", b"-i", b"--verbose", b"--start-timeout", b"-cb", b"--dry-run"):
+            self.assertRegex(result.stdout, b"(?m)[ ,]" + flag + b"[ ,]")
         shown = lines(result.stdout)
         self.assertLessEqual(len(shown), 120)
         self.assertLessEqual(max(map(len, shown)), 100)
