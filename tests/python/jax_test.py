@@ -102,31 +102,6 @@ class JaxTest(rank_base.RankBase):
         for got in self.both_ways(jax.grad(lambda x: loss(hvd.allgather(x))), mine):
             self.assert_same(got.imag, of_one(mine).imag, mine.real.dtype)
 
-    def test_gradients(self):
-        mine = self.own()
-        weights = jnp.asarray(numpy.cos(numpy.arange(12.0)).reshape(4, 3), jnp.float32)
-
-        def gradient(of):
-            return lambda x: jax.grad(lambda y: (of(y) * (weights * (self.rank + 1))).sum())(x)
-
-        total = numpy.asarray(weights) * sum(range(1, self.size + 1))
-        for op, want in [(hvd.Sum, total), (hvd.Average, total / self.size)]:
-            for got in self.both_ways(gradient(lambda x: hvd.allreduce(x, op=op)), mine):
-                numpy.testing.assert_allclose(got, want, rtol=1e-5)
-        for got in self.both_ways(gradient(lambda x: hvd.broadcast(x, 0)), mine):
-            want = total / self.size if self.rank == 0 else 0 * total
-            numpy.testing.assert_allclose(got, want, rtol=1e-5)
-        for got in self.both_ways(lambda x: jax.grad(lambda y: (hvd.allgather(y) ** 2).sum())(x), mine):
-            numpy.testing.assert_allclose(got, 2 * mine, rtol=1e-5)
-        rows = self.own(jnp.float32, (self.size, 2))
-        for got in self.both_ways(lambda x: jax.grad(lambda y: (hvd.alltoall(y) * (self.rank + 1)).sum())(x), rows):
-            want = numpy.repeat(numpy.arange(1.0, self.size + 1)[:, None], 2, 1)
-            numpy.testing.assert_allclose(got, want)
-        for got in self.both_ways(
-            lambda x: jax.grad(lambda y: (hvd.reducescatter(y, op=hvd.Sum) * (self.rank + 1)).sum())(x), rows
-        ):
-            numpy.testing.assert_allclose(got, want * self.size)
-
     def test_optimizers_train_as_one_process_would(self):
         try:
             import optax

@@ -15,8 +15,6 @@ import table_facades
 
 import horovod.mxnet as hvd
 
-DTYPES = ["uint8", "int8", "int32", "int64", "float16", "float32", "float64"]
-
 
 def values(rank, dtype="float32", shape=(6, 3)):
     count = int(numpy.prod(shape))
@@ -107,25 +105,6 @@ class MxnetTest(rank_base.RankBase):
         self.assertIs(hvd.broadcast_(mine, 0), mine)
         check(mine, total)
 
-    def test_allreduce_of_every_op_and_type(self):
-        for dtype in DTYPES:
-            for shape in [(1,), (3, 5), (7001,)]:
-                all_ = self.everybody(dtype, shape)
-                for op, want in [
-                    (hvd.Sum, all_.sum(0)),
-                    (hvd.Min, all_.min(0)),
-                    (hvd.Max, all_.max(0)),
-                    (hvd.Product, all_.prod(0)),
-                    (hvd.Average, all_.mean(0) if "float" in dtype else numpy.trunc(all_.mean(0))),
-                ]:
-                    mine = array(self.rank, dtype, shape)
-                    self.same(hvd.allreduce(mine, op=op), want, dtype, (dtype, shape, op))
-                    self.same(mine, values(self.rank, dtype, shape), dtype, "unchanged")
-                    self.assertIs(hvd.allreduce_(mine, op=op, priority=3), mine)
-                    self.same(mine, want, dtype, ("in place", dtype, shape, op))
-        flags = mx.nd.array([self.rank == 0, False], dtype="bool")
-        self.same(hvd.allreduce(flags, op=hvd.Max), [1, 0], "bool")
-
     def test_arrays_that_mxnet_still_computes_are_waited_for(self):
         slow = mx.nd.ones((300, 300))
         for _ in range(30):
@@ -143,38 +122,6 @@ class MxnetTest(rank_base.RankBase):
         self.same(summed[1], all_.sum(0), "int32")
         self.assertIs(hvd.grouped_allreduce_(pair, op=hvd.Sum)[1], pair[1])
         self.same(pair[1], all_.sum(0), "int32")
-
-    def test_broadcast(self):
-        for dtype in DTYPES:
-            for root in range(self.size):
-                mine = array(self.rank, dtype)
-                self.same(hvd.broadcast(mine, root), values(root, dtype), dtype)
-                self.assertIs(hvd.broadcast_(mine, root_rank=root), mine)
-                self.same(mine, values(root, dtype), dtype)
-
-    def test_rows(self):
-        for dtype in DTYPES:
-            mine = array(self.rank, dtype, (self.rank + 1, 2))
-            gathered = numpy.concatenate([values(rank, dtype, (rank + 1, 2)) for rank in range(self.size)])
-            self.same(hvd.allgather(mine), gathered, dtype)
-            for each in hvd.grouped_allgather([mine, mine]):
-                self.same(each, gathered, dtype)
-            sent = array(self.rank, dtype, (self.size, 2))
-            wanted = numpy.stack([values(rank, dtype, (self.size, 2))[self.rank] for rank in range(self.size)])
-            self.same(hvd.alltoall(sent), wanted, dtype)
-            for splits in (
-                mx.nd.array([1] * self.size, dtype="int32"),
-                [1] * self.size,
-                numpy.ones(self.size, "int64"),
-            ):
-                output, received = hvd.alltoall(sent, splits)
-                self.same(output, wanted, dtype)
-                self.same(received, [1] * self.size, "int32")
-            whole = array(self.rank, dtype, (self.size * 2, 3))
-            own = slice(2 * self.rank, 2 * self.rank + 2)
-            total = self.everybody(dtype, (self.size * 2, 3)).sum(0)[own]
-            self.same(hvd.reducescatter(whole, op=hvd.Sum), total, dtype)
-            self.same(hvd.grouped_reducescatter([whole], op=hvd.Sum)[0], total, dtype)
 
     def test_process_sets_and_objects(self):
         if self.size > 1:

@@ -34,24 +34,6 @@ class NumpyTest(rank_base.RankBase):
     def everybody(self, dtype, shape):
         return numpy.stack([values(rank, dtype, shape) for rank in range(self.size)]).astype("float64")
 
-    def test_allreduce_of_every_op_and_type(self):
-        for dtype in DTYPES:
-            for shape in [(), (1,), (3, 5), (0,), (7001,)]:
-                mine, all_ = values(self.rank, dtype, shape), self.everybody(dtype, shape)
-                for op, want in [
-                    (hvd.Sum, all_.sum(0)),
-                    (hvd.Min, all_.min(0)),
-                    (hvd.Max, all_.max(0)),
-                    (hvd.Product, all_.prod(0)),
-                ]:
-                    if dtype == bool:
-                        want = want > 0
-                    got = hvd.allreduce(mine, op=op)
-                    self.assert_same(got, want, dtype, (dtype, shape, op))
-                if dtype.name in INTEGERS:
-                    self.assert_same(hvd.allreduce(mine), numpy.trunc(all_.mean(0)), dtype)
-                self.assert_same(mine, values(self.rank, dtype, shape), dtype, "unchanged")
-
     def test_named_calls_in_place_on_arrays_that_lie_in_any_way(self):
         for dtype in DTYPES:
             whole = values(self.rank, dtype, (6, 4))
@@ -151,38 +133,6 @@ class NumpyTest(rank_base.RankBase):
         for empty in [[], given[0]]:
             with self.assertRaisesRegex(ValueError, "list or tuple"):
                 hvd.grouped_allreduce(empty)
-
-    def test_rows_of_every_type(self):
-        for dtype in DTYPES:
-            mine = values(self.rank, dtype, (self.rank + 1, 2))
-            rows = [values(rank, dtype, (rank + 1, 2)) for rank in range(self.size)]
-            self.assert_same(hvd.allgather(mine), numpy.concatenate(rows), dtype)
-            splits = [self.rank + to for to in range(self.size)]
-            mine = values(self.rank, dtype, (sum(splits), 2))
-            got, received = hvd.alltoall(mine, splits)
-            self.assertEqual(received.tolist(), [rank + self.rank for rank in range(self.size)])
-            wanted = []
-            for rank in range(self.size):
-                start = sum(rank + to for to in range(self.rank))
-                theirs = values(rank, dtype, (sum(rank + to for to in range(self.size)), 2))
-                wanted.append(theirs[start : start + rank + self.rank])
-            self.assert_same(got, numpy.concatenate(wanted), dtype)
-            equal = hvd.alltoall(values(self.rank, dtype, (self.size, 3)))
-            self.assert_same(
-                equal, numpy.stack([values(rank, dtype, (self.size, 3))[self.rank] for rank in range(self.size)]), dtype
-            )
-            if dtype != bool:
-                shape = (2 * self.size + 1, 2)
-                want = numpy.array_split(self.everybody(dtype, shape).sum(0), self.size)
-                self.assert_same(hvd.reducescatter(values(self.rank, dtype, shape), op=hvd.Sum), want[self.rank], dtype)
-
-    def test_broadcast_of_every_type_from_every_root(self):
-        for root in range(self.size):
-            for dtype in DTYPES:
-                mine = values(self.rank, dtype, (3, 2))
-                self.assert_same(hvd.broadcast(mine, root), values(root, dtype, (3, 2)), dtype)
-                handle = hvd.broadcast_async(mine, root)
-                self.assert_same(hvd.synchronize(handle), values(root, dtype, (3, 2)), dtype)
 
     def test_objects_process_sets_barrier_and_join(self):
         self.assertEqual(hvd.broadcast_object({"rank": self.rank}, self.size - 1), {"rank": self.size - 1})

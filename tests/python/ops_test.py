@@ -1,7 +1,7 @@
 """Every collective and dtype, compared with torch on the inputs of all ranks."""
 
 import rank_case
-from rank_case import DTYPES, FLOATS, OPS, SHAPES, RankCase, hvd, reduced, torch, values
+from rank_case import FLOATS, RankCase, hvd, reduced, torch, values
 
 
 class AllreduceTest(RankCase):
@@ -51,28 +51,6 @@ class AllreduceTest(RankCase):
         self.assertIn("prescale_factor", hvd.allreduce_.__text_signature__)
         self.assertIn("in place", hvd.allreduce_.__doc__)
 
-    def test_every_op_and_dtype(self):
-        for op_name, op in OPS.items():
-            for dtype in DTYPES:
-                for shape in [(17,), (3, 5, 2)]:
-                    what = f"{op_name} {dtype} {shape}"
-                    tensor = values(self.rank, dtype, shape)
-                    got = hvd.allreduce(tensor, op=op)
-                    self.assert_close(got, reduced(op, self.size, dtype, shape), dtype, what)
-                    self.assertEqual(got.dtype, dtype, what)
-                    self.assert_equal_tensors(tensor, values(self.rank, dtype, shape), what)
-
-    def test_bool(self):
-        for op in [hvd.Sum, hvd.Min, hvd.Max, hvd.Product]:
-            got = hvd.allreduce(values(self.rank, torch.bool, (33,)), op=op)
-            self.assert_equal_tensors(got, reduced(op, self.size, torch.bool, (33,)), f"op {op}")
-
-    def test_every_shape(self):
-        for shape in SHAPES:
-            for op in [hvd.Sum, hvd.Average]:
-                got = hvd.allreduce(values(self.rank, torch.float32, shape), op=op)
-                self.assert_close(got, reduced(op, self.size, torch.float32, shape), torch.float32, str(shape))
-
     def test_the_default_is_the_average(self):
         got = hvd.allreduce(torch.full((3,), float(self.rank)))
         self.assert_close(got, torch.full((3,), (self.size - 1) / 2), torch.float32)
@@ -87,12 +65,6 @@ class AllreduceTest(RankCase):
         for dtype in FLOATS:
             got = hvd.allreduce(values(self.rank, dtype, (9,)), op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
             self.assert_close(got, 2 * reduced(hvd.Sum, self.size, dtype, (9,)), dtype, dtype)
-
-    def test_in_place(self):
-        for shape in SHAPES:
-            tensor = values(self.rank, torch.float64, shape)
-            self.assertIs(hvd.allreduce_(tensor, op=hvd.Sum), tensor)
-            self.assert_close(tensor, reduced(hvd.Sum, self.size, torch.float64, shape), torch.float64, str(shape))
 
     def test_named_in_place_tensors_of_every_kind(self):
         # Tensors for the fast path (named and dense), and tensors that it must refuse.
@@ -203,16 +175,7 @@ class AllreduceTest(RankCase):
             integers = hvd.allreduce(torch.tensor([2]), compression=compression, op=hvd.Sum)
             self.assert_equal_tensors(integers, torch.tensor([2 * self.size]))
 
-    def test_the_gradient_is_reduced_in_the_same_way(self):
-        for op, want in [(hvd.Sum, float(sum(r + 1 for r in range(self.size)))), (hvd.Average, (self.size + 1) / 2)]:
-            tensor = torch.ones(3, dtype=torch.float64, requires_grad=True)
-            (hvd.allreduce(tensor, op=op).sum() * (self.rank + 1)).backward()
-            self.assert_close(tensor.grad, torch.full((3,), want), torch.float64)
-            tensors = [torch.ones(n, dtype=torch.float64, requires_grad=True) for n in (2, 3)]
-            results = hvd.grouped_allreduce(tensors, op=op)
-            (sum(result.sum() for result in results) * (self.rank + 1)).backward()
-            for tensor in tensors:
-                self.assert_close(tensor.grad, torch.full(tensor.shape, want), torch.float64)
+    def test_a_maximum_has_no_gradient(self):
         with self.assertRaises(NotImplementedError):
             hvd.allreduce(torch.ones(1, requires_grad=True), op=hvd.Max).sum().backward()
 
@@ -235,13 +198,6 @@ class AllreduceTest(RankCase):
 
 
 class AllgatherTest(RankCase):
-    def test_every_dtype(self):
-        for dtype in DTYPES + [torch.bool]:
-            for shape in [(3,), (2, 3, 2)]:
-                got = hvd.allgather(values(self.rank, dtype, shape))
-                want = torch.cat([values(rank, dtype, shape) for rank in range(self.size)])
-                self.assert_equal_tensors(got, want, f"{dtype} {shape}")
-
     def test_ranks_may_give_different_numbers_of_rows_and_none(self):
         for rows_of in [lambda rank: rank + 1, lambda rank: rank, lambda rank: 0, lambda rank: 50000 * (rank == 0)]:
             got = hvd.allgather(torch.full((rows_of(self.rank), 2), self.rank))
@@ -262,14 +218,6 @@ class AllgatherTest(RankCase):
         for index, result in enumerate(results):
             self.assert_equal_tensors(result, torch.full((100 * self.size,), index))
 
-    def test_the_gradient_is_the_average_of_one_s_own_rows(self):
-        tensor = torch.ones(self.rank + 1, 2, requires_grad=True)
-        gathered = hvd.allgather(tensor)
-        weights = torch.arange(float(gathered.numel())).reshape(gathered.shape)
-        (gathered * weights).sum().backward()
-        start = sum(rank + 1 for rank in range(self.rank))
-        self.assert_close(tensor.grad, weights[start : start + self.rank + 1], torch.float32)
-
     def test_a_scalar_of_one_rank_fails_on_all(self):
         has_scalar = self.rank == self.size - 1
         with self.assertRaisesRegex(hvd.HorovodInternalError, "rank-zero tensor"):
@@ -279,70 +227,19 @@ class AllgatherTest(RankCase):
 
 
 class AlltoallTest(RankCase):
-    def rows_to(self, sender, receiver):
-        return (sender + 2 * receiver) % 3
-
-    def sent(self, sender, dtype):
-        """Returns the input of a rank: rows for each receiver, with the sender's number."""
-        return torch.cat(
-            [torch.full((self.rows_to(sender, receiver), 2), 10 * sender + receiver) for receiver in range(self.size)]
-        ).to(dtype)
-
-    def test_every_dtype_with_splits(self):
-        splits = [self.rows_to(self.rank, receiver) for receiver in range(self.size)]
-        want_splits = torch.tensor([self.rows_to(sender, self.rank) for sender in range(self.size)], dtype=torch.int32)
-        for dtype in DTYPES:
-            want = torch.cat(
-                [
-                    torch.full((self.rows_to(sender, self.rank), 2), 10 * sender + self.rank)
-                    for sender in range(self.size)
-                ]
-            ).to(dtype)
-            for form in [splits, torch.tensor(splits), torch.tensor(splits, dtype=torch.int32)]:
-                got, got_splits = hvd.alltoall(self.sent(self.rank, dtype), form)
-                self.assert_equal_tensors(got, want, str(dtype))
-                self.assert_equal_tensors(got_splits, want_splits, str(dtype))
-
-    def test_equal_parts(self):
-        got = hvd.alltoall(torch.arange(2 * self.size) + 100 * self.rank)
-        want = torch.cat([100 * sender + 2 * self.rank + torch.arange(2) for sender in range(self.size)])
-        self.assert_equal_tensors(got, want)
-        both = hvd.synchronize(hvd.alltoall_async(torch.arange(self.size)))
-        self.assertEqual(len(both), 2)
-
     def test_the_gradient_goes_back_to_the_sender(self):
-        splits = [self.rows_to(self.rank, receiver) for receiver in range(self.size)]
-        tensor = self.sent(self.rank, torch.float64).requires_grad_()
+        splits = [(self.rank + 2 * receiver) % 3 for receiver in range(self.size)]
+        tensor = torch.ones(sum(splits), 2, dtype=torch.float64, requires_grad=True)
         got, _ = hvd.alltoall(tensor, splits)
         (got.sum() * (self.rank + 1)).backward()
-        want = torch.cat(
-            [torch.full((rows, 2), float(receiver + 1), dtype=torch.float64) for receiver, rows in enumerate(splits)]
-        )
-        self.assert_equal_tensors(tensor.grad, want)
-
-    def test_splits_that_cannot_be_right(self):
-        for splits, pattern in [
-            ([1] * (self.size + 1), "split"),
-            ([9] * self.size, "split"),
-            ([-1] * self.size, "split"),
-            (torch.ones(self.size), "whole numbers"),
-        ]:
-            with self.assertRaisesRegex(ValueError, pattern):
-                hvd.alltoall(torch.ones(3, 2), splits, name="splits")
+        want = [torch.full((rows, 2), receiver + 1.0, dtype=torch.float64) for receiver, rows in enumerate(splits)]
+        self.assert_equal_tensors(tensor.grad, torch.cat(want))
 
 
 class ReducescatterTest(RankCase):
     def own(self, tensor):
         """Returns this rank's rows; if they do not divide evenly, the first ranks get one more."""
         return torch.tensor_split(tensor, self.size)[self.rank]
-
-    def test_every_dtype(self):
-        for op in [hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product]:
-            for dtype in DTYPES:
-                for shape in [(2 * self.size,), (7, 3), (1, 2), (0, 2)]:
-                    got = hvd.reducescatter(values(self.rank, dtype, shape), op=op)
-                    want = self.own(reduced(op, self.size, dtype, shape))
-                    self.assert_close(got, want, dtype, f"{op} {dtype} {shape}")
 
     def test_groups_handles_and_factors(self):
         tensor = values(self.rank, torch.float32, (5, 2))
@@ -357,44 +254,13 @@ class ReducescatterTest(RankCase):
         handle = hvd.reducescatter_async(tensor, op=hvd.Sum, prescale_factor=2.0)
         self.assert_close(hvd.synchronize(handle), 2 * want, torch.float32)
 
-    def test_the_gradient_is_gathered(self):
-        for op, factor in [(hvd.Average, 1), (hvd.Sum, self.size)]:
-            tensor = torch.ones(2 * self.size, requires_grad=True)
-            (hvd.reducescatter(tensor, op=op).sum() * (self.rank + 1)).backward()
-            want = torch.arange(1.0, self.size + 1).repeat_interleave(2) * factor
-            self.assert_close(tensor.grad, want, torch.float32)
-
 
 class BroadcastTest(RankCase):
-    def test_every_dtype_from_every_root(self):
-        for root in range(self.size):
-            for dtype in DTYPES + [torch.bool]:
-                tensor = values(self.rank, dtype, (5, 3))
-                got = hvd.broadcast(tensor, root)
-                self.assert_equal_tensors(got, values(root, dtype, (5, 3)), f"{dtype} {root}")
-                self.assert_equal_tensors(tensor, values(self.rank, dtype, (5, 3)))
-                self.assertIs(hvd.broadcast_(tensor, root), tensor)
-                self.assert_equal_tensors(tensor, values(root, dtype, (5, 3)))
-
-    def test_every_shape_with_handles(self):
-        for shape in SHAPES:
-            want = values(0, torch.float32, shape)
-            tensor = values(self.rank, torch.float32, shape)
-            self.assert_equal_tensors(hvd.synchronize(hvd.broadcast_async(tensor, 0)), want)
-            hvd.synchronize(hvd.broadcast_async_(tensor, 0))
-            self.assert_equal_tensors(tensor, want)
-
     def test_strided_in_place(self):
         tensor = values(self.rank, torch.float32, (6, 4))
         hvd.broadcast_(tensor.t()[1:3], 0)
         self.assert_equal_tensors(tensor[:, 1:3], values(0, torch.float32, (6, 4))[:, 1:3])
         self.assert_equal_tensors(tensor[:, 3], values(self.rank, torch.float32, (6, 4))[:, 3])
-
-    def test_the_root_gets_the_average_gradient(self):
-        tensor = torch.ones(3, requires_grad=True)
-        (hvd.broadcast(tensor, 0).sum() * (self.rank + 1)).backward()
-        want = (self.size + 1) / 2 if self.rank == 0 else 0.0
-        self.assert_close(tensor.grad, torch.full((3,), want), torch.float32)
 
 
 class ObjectTest(RankCase):
@@ -403,10 +269,6 @@ class ObjectTest(RankCase):
             for thing in [None, 0, {"a": [1, (2.5, "x")]}, b"x" * 100000, torch.arange(3)]:
                 got = hvd.broadcast_object(thing if self.rank == root else "other", root)
                 self.assertEqual(repr(got), repr(thing))
-
-    def test_every_rank_gets_everybody_s_objects(self):
-        got = hvd.allgather_object({"rank": self.rank, "text": "x" * 1000 * self.rank})
-        self.assertEqual(got, [{"rank": rank, "text": "x" * 1000 * rank} for rank in range(self.size)])
 
     def test_an_object_that_the_root_cannot_pickle_fails_everywhere(self):
         with self.assertRaises(Exception) as caught:
@@ -445,10 +307,8 @@ class ObjectTest(RankCase):
             got, received = hvd.alltoall(rows, splits=splits)
             self.assertEqual(got.tolist(), [10 * rank + self.rank for rank in range(self.size)])
             self.assertEqual(received.tolist(), ones)
-
-    def test_barrier(self):
-        for _ in range(10):
-            hvd.barrier()
+        with self.assertRaisesRegex(ValueError, "whole numbers"):
+            hvd.alltoall(rows, splits=torch.ones(self.size))
 
 
 try:

@@ -10,7 +10,6 @@ torch.set_num_threads(1)
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 DTYPES = INTEGERS + FLOATS
-OPS = {"Average": hvd.Average, "Sum": hvd.Sum, "Min": hvd.Min, "Max": hvd.Max, "Product": hvd.Product}
 SHAPES = [(), (1,), (17,), (3, 5, 2), (0,), (4, 0), (70001,)]
 
 

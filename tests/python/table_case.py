@@ -107,20 +107,36 @@ class TableCase(rank_base.RankBase):
         if kind == "allreduce":
             for op, want in self.reductions(dtype, shape):
                 yield {"op": op}, values(self.rank, dtype, shape), [want]
+            for other in self.facade.shapes if dtype == "float32" else []:
+                yield {"op": self.hvd.Sum}, values(self.rank, dtype, other), [self.everybody(dtype, other).sum(0)]
         if kind == "broadcast":
             for root in range(self.size):
                 yield ({"root_rank": root}, values(self.rank, dtype, shape), [values(root, dtype, shape)])
+            for other in self.facade.shapes if dtype == "float32" else []:
+                yield {"root_rank": 0}, values(self.rank, dtype, other), [values(0, dtype, other)]
         if kind == "allgather":
             yield ({}, values(self.rank, dtype, shape), [numpy.concatenate(list(self.everybody(dtype, shape)))])
+            for least in self.facade.least_rows:
+                rows = [values(rank, dtype, (least + rank, 2)) for rank in range(self.size)]
+                yield {}, rows[self.rank], [numpy.concatenate(rows)]
         if kind == "alltoall":
             rows = self.everybody(dtype, (2 * self.size, 2))
             got = [numpy.concatenate(list(rows[:, 2 * self.rank : 2 * self.rank + 2]))]
             if "async" in name:
                 got.append(numpy.full(self.size, 2))
             yield {}, rows[self.rank], got
+            if self.facade.least_rows:
+                splits = [[(sender + 2 * to) % 3 for to in range(self.size)] for sender in range(self.size)]
+                parts = [
+                    numpy.split(values(sender, dtype, (sum(counts), 2)), numpy.cumsum(counts)[:-1])
+                    for sender, counts in enumerate(splits)
+                ]
+                got = numpy.concatenate([each[self.rank] for each in parts])
+                received = numpy.array([counts[self.rank] for counts in splits])
+                yield {"splits": splits[self.rank]}, numpy.concatenate(parts[self.rank]), [got, received]
         if kind == "reducescatter":
             # Rows that divide evenly, as compiled programs need, and rows that do not.
-            for count in {2 * self.size, 2 * self.size + 1}:
+            for count in {2 * self.size, 2 * self.size + 1, *self.facade.least_rows[:-1]}:
                 for op, want in self.reductions(dtype, (count, 2)):
                     if op == self.hvd.Adasum or "op" not in takes:
                         continue

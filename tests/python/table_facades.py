@@ -4,8 +4,9 @@ A facade has `hvd`, the module; `dtypes`, the names of all types that its functi
 that none takes; `disagreement`, the exception of a call, or of a read of its result, if ranks disagree; `refusal`, the
 exception for an argument that is wrong on this rank; `make(values, dtype)`, an array of numbers; `read(array)`, numbers
 and the dtype's name; `ways(function)`, how to call a function of lists of arrays; `beside`, public names that
-table_case does not call with every type, with the file that tests each; and `takes_empty_lists`, the functions that
-return an empty list for an empty list.
+table_case does not call with every type, with the file that tests each; `takes_empty_lists`, the functions that
+return an empty list for an empty list; `shapes`, more shapes of reduced and broadcast arrays; and `least_rows`, numbers
+of rows of rank 0 where ranks have different numbers of them, empty for a module whose compiled programs refuse that.
 """
 
 import numpy
@@ -26,6 +27,8 @@ class Facade:
     disagreement = ValueError
     refusal = ValueError
     takes_empty_lists = ()
+    shapes = [(), (1,), (0,), (4, 0), (70001,)]
+    least_rows = [0, 1]
 
     def ways(self, function):
         return [function]
@@ -82,7 +85,7 @@ class Torch(Facade):
         }
 
     def make(self, values, dtype):
-        return self.torch.tensor(values.tolist()).to(getattr(self.torch, dtype))
+        return self.torch.tensor(values.tolist()).reshape(values.shape).to(getattr(self.torch, dtype))
 
     def read(self, array):
         name = str(array.dtype).split(".")[-1]
@@ -92,6 +95,8 @@ class Torch(Facade):
 
 
 class Jax(Facade):
+    least_rows = []
+
     def __init__(self):
         import jax
 
@@ -175,6 +180,8 @@ class TensorFlow(Facade):
 
 class Mxnet(Facade):
     dtypes = ["uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "bool"]
+    shapes = [(1,), (7001,)]  # an empty shape is an unknown one
+    least_rows = [1]
     _bfloat16 = numpy.dtype([("bfloat16", numpy.uint16)])
 
     def __init__(self):
