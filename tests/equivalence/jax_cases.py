@@ -78,10 +78,14 @@ def adam(training):
     return result(loop(training, distribute(training, optax.adam(0.01)))[0])
 
 
+@case(layers="1_KiB")
+def predivided_averages(training):
+    return result(loop(training, distribute(training, sgd(), gradient_predivide_factor=2.0))[0])
+
+
 @case(tolerance=cases.FLOAT16, layers="1_KiB")
 def compression(training):
-    keywords = {"compression": hvd.Compression.fp16} if training.is_distributed else {}
-    return result(loop(training, distribute(training, sgd(), **keywords))[0])
+    return result(loop(training, distribute(training, sgd(), compression=hvd.Compression.fp16))[0])
 
 
 @case(layers=LARGE)

@@ -268,22 +268,7 @@ class TrainingTest(rank_base.RankBase):
                 weights = v1.train.load_variable(folder, "w")
                 numpy.testing.assert_allclose(weights, self.weights_alone(4, 0.1), rtol=1e-4)
 
-    def test_graphs_with_several_passes_per_step(self):
-        with tf.Graph().as_default():
-            optimizer = hvd.DistributedOptimizer(
-                v1.train.GradientDescentOptimizer(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
-            )
-            loss, step, w, x = self.graph(optimizer)
-            start = hvd.broadcast_global_variables(0)
-            with v1.Session() as session:
-                session.run(v1.global_variables_initializer())
-                session.run(start)
-                before = session.run(w)
-                session.run(step, {x: points(self.rank)})
-                numpy.testing.assert_array_equal(session.run(w), before)
-                for _ in range(3):
-                    session.run(step, {x: points(self.rank)})
-                numpy.testing.assert_allclose(session.run(w), self.weights_alone(2, 0.1), rtol=1e-4)
+    def test_no_passes_per_step_are_refused(self):
         with self.assertRaisesRegex(ValueError, "backward_passes_per_step"):
             hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1), backward_passes_per_step=0)
 
