@@ -16,6 +16,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from harness import *
 
+from certificates import certify
 from relay import Relay
 
 AGENT = BUILD / "bin" / "horovod-agent"
@@ -384,34 +385,6 @@ def test_an_agent_by_tls_does_not_join_in_plain_text():
         expect("the program that listens there does not speak TLS" in said, said)
         expect("start a horovodrun --listen of this version there, without --insecure-plaintext" in said, said)
         runs_to_its_end(job, job.join(PLAIN))
-
-
-def certify(folder, name):
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            f"/CN={name}",
-            "-addext",
-            f"subjectAltName=DNS:{name}",
-            "-keyout",
-            folder / "key.pem",
-            "-out",
-            folder / "cert.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return folder / "cert.pem", folder / "key.pem"
 
 
 def test_a_launcher_with_a_certificate_takes_the_token_and_the_certificate():

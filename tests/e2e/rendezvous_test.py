@@ -5,6 +5,9 @@ from harness import *
 
 import contextlib
 import json
+import shutil
+
+from certificates import certify
 
 WORKER = BUILD / "tests" / "runtime_worker"
 DOCUMENT = (ROOT / "docs" / "rendezvous.md").read_text()
@@ -175,40 +178,17 @@ def test_hosts_without_sshd_join():
         before.wait_for_ends()
 
 
-def certify(folder, name="launcher"):
-    """Makes server.pem and server.key for a name; the certificate is self-signed, ca.pem."""
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            f"/CN={name}",
-            "-addext",
-            f"subjectAltName=DNS:{name}",
-            "-keyout",
-            folder / "server.key",
-            "-out",
-            folder / "server.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (folder / "ca.pem").write_bytes((folder / "server.pem").read_bytes())
+def certified(folder):
+    """Makes server.pem, server.key and ca.pem for the launcher."""
+    certificate, _ = certify(folder, "server", "DNS:launcher")
+    shutil.copy(certificate, folder / "ca.pem")
 
 
 @world()
 def test_hosts_join_by_tls():
     _, _, launch, join = lines_of("TLS")
     with workplace() as folder:
-        certify(folder)
+        certified(folder)
         program = folder / "train.py"
         program.write_text(
             "for line in range(20_000): print('line', line, 'x' * 80)\n"
@@ -235,11 +215,11 @@ def test_hosts_join_by_tls():
 def test_an_agent_that_joins_by_tls_wants_a_certificate_and_others_get_an_error():
     _, _, launch, join = lines_of("TLS")
     with workplace() as folder:
-        certify(folder)
+        certified(folder)
         job = Shell("launcher", folder, launch)
         job.wait_for("waits up to")
         (folder / "other").mkdir()
-        certify(folder / "other")
+        certified(folder / "other")
         for line, words in (
             (join.replace("ca.pem", "other/ca.pem"), "does not prove that it is launcher.*--ca"),
             (join.replace("--ca ca.pem ", ""), "does not prove that it is launcher.*--ca"),

@@ -17,7 +17,10 @@ import urllib.error
 import urllib.request
 
 import etcd_loss_test
-from etcd_loss_test import ETCD, EtcdLossTest
+from etcd_loss_test import EtcdLossTest
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "../hosts"))
+import certificates
 
 PASSWORD = 'opensesame:%"ä'
 PREFIX = "/jobs/"
@@ -28,36 +31,8 @@ def b64(text):
 
 
 class EtcdAccessTest(EtcdLossTest):
-    scheme = "http"
-
-    def etcd_flags(self):
-        return []
-
     def context(self):
         return None
-
-    def start_etcd(self):
-        client = f"{self.scheme}://127.0.0.1:{self.etcd_port}"
-        peer = f"http://127.0.0.1:{self.peer_port}"
-        self.start(
-            "etcd",
-            [
-                ETCD,
-                "--data-dir",
-                os.path.join(self.folder, "data"),
-                "--listen-client-urls",
-                client,
-                "--advertise-client-urls",
-                client,
-                "--listen-peer-urls",
-                peer,
-                "--initial-advertise-peer-urls",
-                peer,
-                "--initial-cluster",
-                f"default={peer}",
-                *self.etcd_flags(),
-            ],
-        )
 
     def ask_etcd(self, path, *, token=None, **body):
         """Sends a request to etcd itself, and repeats it until etcd answers."""
@@ -311,44 +286,15 @@ class TlsTest(EtcdAccessTest):
     def certify(self, name, authority=None):
         """Makes name.pem and name.key in the job's folder, signed by an authority or self-signed."""
         path = os.path.join(self.folder, name)
-        issuer = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
-        request = [
-            "openssl",
-            "req",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-subj",
-            f"/CN={name}",
-            "-keyout",
-            f"{path}.key",
-        ]
         if not authority:
-            subprocess.run([*request, "-x509", "-days", "2", "-out", f"{path}.pem"], check=True, capture_output=True)
+            certificates.certify(self.folder, name)
             return path
-        subprocess.run([*request, "-out", f"{path}.csr"], check=True, capture_output=True)
+        request = [*certificates.KEY, "-subj", f"/CN={name}", "-keyout", f"{path}.key", "-out", f"{path}.csr"]
+        subprocess.run(request, check=True, capture_output=True)
         names = self.file("names", "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
-        subprocess.run(
-            [
-                "openssl",
-                "x509",
-                "-req",
-                "-in",
-                f"{path}.csr",
-                "-days",
-                "2",
-                *issuer,
-                "-CAcreateserial",
-                "-extfile",
-                names,
-                "-out",
-                f"{path}.pem",
-            ],
-            check=True,
-            capture_output=True,
-        )
+        sign = ["openssl", "x509", "-req", "-in", f"{path}.csr", "-days", "2", "-CAcreateserial", "-extfile", names]
+        issuer = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"]
+        subprocess.run([*sign, *issuer, "-out", f"{path}.pem"], check=True, capture_output=True)
         return path
 
     def etcd_flags(self):

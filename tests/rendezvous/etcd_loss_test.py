@@ -88,6 +88,8 @@ def work(port, worker):
 
 
 class EtcdLossTest(unittest.TestCase):
+    scheme = "http"
+
     def setUp(self):
         if not os.path.exists(ETCD):
             print("SKIP: there is no /usr/bin/etcd (Debian: etcd-server)")
@@ -111,8 +113,11 @@ class EtcdLossTest(unittest.TestCase):
         process.send_signal(number)
         return process.wait(timeout=TIMEOUT)
 
+    def etcd_flags(self):
+        return []
+
     def start_etcd(self):
-        client, peer = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, self.peer_port))
+        client, peer = f"{self.scheme}://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{self.peer_port}"
         self.start(
             "etcd",
             [
@@ -129,6 +134,7 @@ class EtcdLossTest(unittest.TestCase):
                 peer,
                 "--initial-cluster",
                 f"default={peer}",
+                *self.etcd_flags(),
             ],
         )
 

@@ -13,37 +13,12 @@ import tempfile
 import time
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "../hosts"))
+from certificates import certify
+
 SERVER = WORKER = None
 SECRET = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
-
-
-def make_certificate(folder, name, subject="DNS:localhost,IP:127.0.0.1"):
-    """Makes a key and a self-signed certificate."""
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=" + name,
-            "-addext",
-            "subjectAltName=" + subject,
-            "-keyout",
-            f"{folder}/{name}.key",
-            "-out",
-            f"{folder}/{name}.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return f"{folder}/{name}.pem", f"{folder}/{name}.key"
+NAMES = "DNS:localhost,IP:127.0.0.1"
 
 
 class TlsTest(unittest.TestCase):
@@ -54,7 +29,7 @@ class TlsTest(unittest.TestCase):
         self.token = os.path.join(self.folder, "token")
         with open(os.open(self.token, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write(SECRET)
-        self.ca, self.key = make_certificate(self.folder, "server")
+        self.ca, self.key = certify(self.folder, "server", NAMES)
 
     def start(self, certificate=None, key=None):
         self.server = server = subprocess.Popen(
@@ -118,7 +93,7 @@ class TlsTest(unittest.TestCase):
 
     def test_a_wrong_certificate_is_one_sentence(self):
         self.start()
-        other, _ = make_certificate(self.folder, "other")
+        other, _ = certify(self.folder, "other", NAMES)
         for ca in (other, None):
             said = self.outcome(self.worker("localhost", ca), 1)
             self.assertEqual(said.count("\n"), 1, said)
@@ -126,7 +101,7 @@ class TlsTest(unittest.TestCase):
             self.assertIn("HOROVOD_STORE_CA", said)
 
     def test_a_certificate_for_another_host_is_one_sentence(self):
-        elsewhere, key = make_certificate(self.folder, "elsewhere", "DNS:elsewhere.example")
+        elsewhere, key = certify(self.folder, "elsewhere", "DNS:elsewhere.example")
         self.start(elsewhere, key)
         said = self.outcome(self.worker("localhost", elsewhere), 1)
         self.assertEqual(said.count("\n"), 1, said)
@@ -135,7 +110,7 @@ class TlsTest(unittest.TestCase):
     def test_files_that_are_no_certificates(self):
         self.assertIn("--tls-cert: ", self.start(certificate=self.token))
         self.assertIn("--tls-cert: /none", self.start(certificate="/none"))
-        _, another = make_certificate(self.folder, "other")
+        _, another = certify(self.folder, "other", NAMES)
         self.assertIn("--tls-key: ", self.start(key=another))
         locked = f"{self.folder}/locked.key"
         subprocess.run(
