@@ -19,7 +19,6 @@ from harness import *
 from certificates import certify
 from relay import Relay
 
-AGENT = BUILD / "bin" / "horovod-agent"
 PLAIN = "--insecure-plaintext"
 TICKS = "n=0; while :; do echo tick $n; n=$((n + 1)); sleep 0.05; done"
 
@@ -52,27 +51,7 @@ class Joining:
 
     def join(self, *flags, address=None, token="token"):
         """Starts an agent that reaches the launcher through the relay."""
-        self.agents.append(
-            subprocess.Popen(
-                [
-                    AGENT,
-                    "--join",
-                    address or self.relay.address,
-                    "--token-file",
-                    self.folder / token,
-                    "--name",
-                    "far",
-                    "--slots",
-                    "1",
-                    *flags,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=clean_environment(),
-            )
-        )
+        self.agents.append(start_agent(address or self.relay.address, self.folder / token, "far", 1, *flags))
         return self.agents[-1]
 
     def refuses(self, agent):

@@ -219,10 +219,9 @@ def output_by_hand(server_flags, variables_of, command=RANK):
         expect(server.stdout.readline(), "the server says nothing")
         ranks = []
         for rank, name in enumerate("aabb"):
-            where = ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
             ranks.append(
                 subprocess.Popen(
-                    [*where, *map(str, command)],
+                    entering(name, *command),
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=out,

@@ -6,8 +6,6 @@ from harness import *
 from elastic_jobs import RANK, begun, running_on, sums, wait_for_generation
 import network
 
-AGENT = BUILD / "bin" / "horovod-agent"
-
 
 class Joining:
     """Starts an elastic job whose hosts join by themselves."""

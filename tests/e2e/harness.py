@@ -18,6 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD", ROOT / "build"))
 LAUNCHER = BUILD / "bin" / "horovodrun"
+AGENT = BUILD / "bin" / "horovod-agent"
 HOSTS = ROOT / "tests" / "hosts" / "hosts"
 WORKERS = ROOT / "tests" / "e2e" / "workers"
 PYTHON = "/usr/bin/python3"
@@ -127,6 +128,24 @@ def ask(*words):
     """Runs a command of horovodrun about running jobs, as from another terminal."""
     return subprocess.run(
         [LAUNCHER, *map(str, words)], env=clean_environment(), capture_output=True, text=True, timeout=LONG, check=False
+    )
+
+
+def entering(name, *command):
+    """Returns the command that runs a command in the namespaces of a host."""
+    return ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", *map(str, command)]
+
+
+def start_agent(address, token, name, slots, *flags, inside=None):
+    """Starts an agent that joins a launcher, on this machine or on the host `inside`."""
+    command = [AGENT, "--join", address, "--token-file", token, "--name", name, "--slots", str(slots), *flags]
+    return subprocess.Popen(
+        entering(inside, *command) if inside else command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=clean_environment(),
     )
 
 

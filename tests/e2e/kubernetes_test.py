@@ -87,19 +87,7 @@ class Pod:
         self.environment = environment
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [
-                    "nsenter",
-                    "-t",
-                    str(host.pid_of(name)),
-                    "-m",
-                    "-u",
-                    "-i",
-                    "-n",
-                    "-p",
-                    *place,
-                    *user,
-                    *words,
-                ],
+                entering(name, *place, *user, *words),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -114,7 +102,7 @@ class Pod:
     def runs(self, *words):
         """Returns exit code and output of a command, run as by kubectl exec and by kubelet's probes."""
         done = subprocess.run(
-            ["nsenter", "-t", str(host.pid_of(self.name)), "-m", "-u", "-i", "-n", "-p", *POD_USER_WORDS, *words],
+            entering(self.name, *POD_USER_WORDS, *words),
             env=self.environment,
             cwd="/",
             capture_output=True,
@@ -343,7 +331,7 @@ def start_worker(pod, container):
             # The host's sshd must leave the port to the container's.
             wait_until(lambda pid=pid: not faults.said_of(pid, "cmdline"), 60, f"the end of the sshd of {pod}")
     return subprocess.Popen(
-        ["nsenter", "-t", str(host.pid_of(pod)), "-m", "-u", "-i", "-n", "-p", *container["command"]],
+        entering(pod, *container["command"]),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -5,7 +5,6 @@ with messages that name the limit and the remedy. Nothing remains."""
 from harness import *
 
 WORKER = BUILD / "tests" / "runtime_worker"
-AGENT = BUILD / "bin" / "horovod-agent"
 FILES = ("Too many open files|may open no more descriptors", "ulimit -n")
 MEMORY = ("memory|thread", "ulimit -v")
 KIB_STEPS = (0, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)

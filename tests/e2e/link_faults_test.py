@@ -13,7 +13,6 @@ import network
 sys.path.insert(0, str(ROOT / "tests" / "attack"))
 from relay import Relay
 
-AGENT = BUILD / "bin" / "horovod-agent"
 SLOTS = {"a": 2, "b": 1, "c": 1, "d": 1}
 RANKS = sum(SLOTS.values())
 # Steps of a surviving job; a job that a fault must end has more steps than it can finish before.
@@ -75,34 +74,7 @@ class Running:
         )
         for name, relay in self.relays.items():
             relay.target = ("127.0.0.1", port)
-            self.agents.append(
-                subprocess.Popen(
-                    [
-                        "nsenter",
-                        "-t",
-                        str(host.pid_of(name)),
-                        "-m",
-                        "-u",
-                        "-i",
-                        "-n",
-                        "-p",
-                        AGENT,
-                        "--join",
-                        relay.address,
-                        "--token-file",
-                        token,
-                        "--name",
-                        name,
-                        "--slots",
-                        str(SLOTS[name]),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env=clean_environment(),
-                )
-            )
+            self.agents.append(start_agent(relay.address, token, name, SLOTS[name], inside=name))
 
     def is_over(self):
         return self.job.process.poll() is not None

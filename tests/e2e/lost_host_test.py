@@ -8,7 +8,6 @@ import threading
 from harness import *
 from terminal import Terminal
 
-import host
 import network
 
 STEPS = """
@@ -344,35 +343,7 @@ def test_a_cut_of_30_s_from_a_host_that_joined_ends_no_job():
         stop,
     )
     address = wait_until(lambda: re.search(r" at tcp:([\d.]+:\d+) for ", job.err), 60, job.describe)[1]
-    agents_there = [
-        subprocess.Popen(
-            [
-                "nsenter",
-                "-t",
-                str(host.pid_of(name)),
-                "-m",
-                "-u",
-                "-i",
-                "-n",
-                "-p",
-                BUILD / "bin" / "horovod-agent",
-                "--join",
-                address,
-                "--token-file",
-                token,
-                "--name",
-                name,
-                "--slots",
-                "2",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=clean_environment(),
-        )
-        for name in "ab"
-    ]
+    agents_there = [start_agent(address, token, name, 2, inside=name) for name in "ab"]
     survives_a_cut_of(30, job, stop, lost_in=30)
     job.leaves_nothing()
     for agent in agents_there:

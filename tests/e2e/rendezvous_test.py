@@ -25,7 +25,7 @@ class Shell:
     def __init__(self, name, folder, line, **more):
         self.line = line
         self.log = scratch() / "log"
-        inside = [] if name == "launcher" else ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
+        inside = [] if name == "launcher" else entering(name)
         environment = clean_environment(**more)
         environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
         with open(self.log, "wb") as log:

@@ -11,7 +11,6 @@ from relay import Relay
 import host
 import network
 
-AGENT = BUILD / "bin" / "horovod-agent"
 LINES = 300
 # Prints lines before, during and after the break, by their number; then many lines at once.
 COUNT = f"for i in $(seq {LINES}); do echo line $i; sleep 0.02; done; seq 1 200000"
@@ -62,24 +61,7 @@ class Joined:
         )
 
     def join(self, port):
-        return subprocess.Popen(
-            [
-                AGENT,
-                "--join",
-                f"127.0.0.1:{port}",
-                "--token-file",
-                self.folder / "token",
-                "--name",
-                "far",
-                "--slots",
-                str(self.slots),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=clean_environment(),
-        )
+        return start_agent(f"127.0.0.1:{port}", self.folder / "token", "far", self.slots)
 
 
 @world()

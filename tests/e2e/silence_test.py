@@ -107,7 +107,7 @@ def test_a_rank_that_only_waits_hears_of_a_host_that_is_gone():
         for rank, name in enumerate("ab"):
             ranks.append(
                 subprocess.Popen(
-                    ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", PYTHON, "-c", PROGRAM],
+                    entering(name, PYTHON, "-c", PROGRAM),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

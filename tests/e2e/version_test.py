@@ -156,27 +156,10 @@ def test_an_agent_of_another_release_does_not_join():
     )
     for version, code in (other, 2), (patch, 0):
         wait_until(lambda: f":{port}" in job.err, 30, job.describe)
-        agent = subprocess.run(
-            [
-                BUILD / "bin" / "horovod-agent",
-                "--join",
-                Relay(port, own, version).address,
-                "--token-file",
-                token,
-                "--name",
-                "far",
-                "--slots",
-                "1",
-                "--insecure-plaintext",
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            check=False,
-        )
-        expect(agent.returncode == code, (version, agent, job.describe()))
-        expect((said in agent.stderr) == (version == other), agent)
+        agent = start_agent(Relay(port, own, version).address, token, "far", 1, "--insecure-plaintext")
+        agent_said, _ = agent.communicate(timeout=LONG)
+        expect(agent.returncode == code, (version, agent_said, job.describe()))
+        expect((said in agent_said) == (version == other), agent_said)
     job.ends_with(0)
     expect("started" in job.out and f"host far: {said}" in job.err, job.describe())
 
