@@ -45,10 +45,12 @@ def move(array, context):
     return on_gpu(array) if context.device_type == "gpu" else array.copyto(context)
 
 
-def make_net(seed):
+def make_net(seed, is_compiled=False):
     mx.random.seed(seed)
-    net = mx.gluon.nn.Sequential()
+    net = mx.gluon.nn.HybridSequential()
     net.add(mx.gluon.nn.Dense(8, activation="tanh"), mx.gluon.nn.Dense(1))
+    if is_compiled:
+        net.hybridize()
     net.initialize(mx.init.Xavier())
     net[0].weight.lr_mult = 0.5
     return net
@@ -225,7 +227,7 @@ class MxnetTest(rank_base.RankBase):
 
     def test_a_trainer_reaches_the_weights_of_one_process(self):
         for arguments in [{}, {"num_groups": 2}, {"gradient_predivide_factor": 2.0, "prefix": "b."}]:
-            net = make_net(self.rank)
+            net = make_net(self.rank, is_compiled="num_groups" in arguments)
             # The first batch determines the shapes; the broadcast takes place then.
             hvd.broadcast_parameters(net.collect_params(), root_rank=0)
             trainer = hvd.DistributedTrainer(

@@ -223,6 +223,14 @@ class TensorFlowTest(rank_base.RankBase):
         variable = tf.Variable(float(self.rank))
         self.assertIs(hvd.broadcast_([variable], 0)[0], variable)
         self.assertEqual(float(variable), 0.0)
+        variable.assign(self.rank + 1.0)
+
+        @tf.function
+        def broadcast():
+            hvd.broadcast_variables([variable], root_rank=0)
+
+        broadcast()
+        self.assertEqual(float(variable), 1.0)
         hvd.broadcast_variables([], 0)
         with self.assertRaisesRegex(ValueError, "a list of variables"):
             hvd.broadcast_variables(variable.name, 0)
