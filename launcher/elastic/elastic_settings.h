@@ -53,17 +53,17 @@ Status check_elastic(const LaunchSettings& settings,
 
 // The limits for the generations of an elastic job. All parts of Generations use these limits.
 struct GenerationLimits {
-  int least = 1;                     // minimum number of ranks; with fewer, the job pauses
-  std::optional<int> most;           // maximum number of ranks
-  double pause_seconds = 600;        // maximum length of a pause
-  double return_seconds = 30;        // limit of a rank's next place request, from the first one
-  double init_seconds = 600;         // the same limit for the first ranks' first requests
-  std::optional<ResetLimit> resets;  // limit of the generations after the first
+  int least = 1;                 // minimum number of ranks; with fewer, the job pauses
+  std::optional<int> most = {};  // maximum number of ranks
+  double pause_seconds = 600;    // maximum length of a pause
+  double return_seconds = 30;    // limit of a rank's next place request, from the first one
+  double init_seconds = 600;     // the same limit for the first ranks' first requests
+  std::optional<ResetLimit> resets = {};  // limit of the generations after the first
   HostSource hosts = HostSource::kNamed;
   bool restarts_ranks = false;  // a failed rank is started again on its host
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
-  std::optional<int> most_restarts;  // limit of the restarts after failures, if a user has set it
+  std::optional<int> most_restarts = {};  // limit of the restarts after failures, if set
   double cause_seconds = 3.5;  // a host lost within this time after a rank's exit may be the cause
 
   // Whether discovered() may be called again.

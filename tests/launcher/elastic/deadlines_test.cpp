@@ -9,9 +9,7 @@ namespace hvd::launcher {
 namespace {
 
 TEST_CASE("a loss that no rank has noticed is named each minute") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   job.generations.takes_part(job.now());
   CHECK(job.generations.ended(0, 134, "rank 0 on host a was killed", job.now()));
   job.said.clear();
@@ -32,9 +30,7 @@ TEST_CASE("a loss that no rank has noticed is named each minute") {
 }
 
 TEST_CASE("a job whose ranks never notice a loss ends after --elastic-timeout") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   job.generations.ended(2, 137, "rank 2 on host b was killed", job.now());
   for (int minute = 0; minute < 9; ++minute) job.wait(60);
   CHECK_FALSE(job.exit_code);
@@ -140,9 +136,7 @@ TEST_CASE("a process that is started anew before the first generation has its ti
 }
 
 TEST_CASE("ranks that the job begins with may take long to enter elastic.run") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   job.generations.takes_part(job.now());
   job.said.clear();
   job.wait(100);
@@ -163,9 +157,7 @@ TEST_CASE("a program whose ranks never enter elastic.run has no such limit") {
 }
 
 TEST_CASE("a rank that does not come back is named, and then given up") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   job.ask({0, 1, 2});
   job.wait(5);
   REQUIRE_FALSE(job.said.empty());

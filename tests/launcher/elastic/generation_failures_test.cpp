@@ -8,9 +8,7 @@ namespace hvd::launcher {
 namespace {
 
 TEST_CASE("a failed rank takes its host out, and the next generation has the others") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   CHECK(job.generations.ended(1, 137, "rank 1 was killed", job.now()));
   CHECK(job.ended == std::vector<int>{0});
   REQUIRE(job.losses.size() == 1);
@@ -26,9 +24,7 @@ TEST_CASE("a failed rank takes its host out, and the next generation has the oth
 }
 
 TEST_CASE("a failure on each of the hosts ends the job with the first one") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   job.generations.ended(1, 7, "rank 1 exited with code 7", job.now());
   CHECK_FALSE(job.exit_code);
   job.generations.ended(2, 9, "rank 2 exited with code 9", job.now());
@@ -37,9 +33,7 @@ TEST_CASE("a failure on each of the hosts ends the job with the first one") {
 }
 
 TEST_CASE("a rank that exits with 0 inside hvd.elastic.run has failed, and the others go on") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   for (const int process : {0, 1, 2, 3}) job.generations.runs(process, ElasticCall::kInside);
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK(job.ended == std::vector<int>{0});
@@ -78,9 +72,7 @@ TEST_CASE("a job whose ranks all exit with 0 inside hvd.elastic.run ends with co
 TEST_CASE(
     "ranks that ask for another generation after one has ended its work are named, and the job "
     "fails") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   for (const int process : {0, 1, 2, 3}) job.generations.runs(process, ElasticCall::kInside);
   for (const int process : {1, 3}) job.generations.runs(process, ElasticCall::kReturned);
   CHECK(job.generations.ended(1, 0, "", job.now()));
@@ -235,9 +227,7 @@ TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {
 }
 
 TEST_CASE("a new process that fails costs the ranks of its host nothing") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   job.generations.discovered({kTwoHosts[0], {"b", "", 3}}, job.now());
   CHECK(job.started == std::vector<std::string>{"b:1"});
   CHECK(job.generations.ended(4, 1, "process 4 on host b exited with code 1", job.now()));
@@ -258,9 +248,7 @@ TEST_CASE("a new process that fails costs the ranks of its host nothing") {
 
 TEST_CASE(
     "without a script, and with all other hosts listed for ever, there is nothing to wait for") {
-  GenerationLimits limits;
-  limits.least = 2;
-  RecordedJob job(limits);
+  RecordedJob job({.least = 2});
   job.begin({{"a", "", 1}, {"b", "", 1}});
   job.ask({0, 1});
   job.generations.ended(1, 7, "rank 1 exited with code 7", job.now());
@@ -298,9 +286,7 @@ TEST_CASE("on a single host a failed rank is started again") {
 }
 
 TEST_CASE("when all ranks fail, the first failure is the job's") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   job.generations.ended(3, 9, "rank 3 exited with code 9", job.now());
   job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
   CHECK(job.exit_code == 9);
@@ -359,9 +345,7 @@ TEST_CASE("the sentence of the reset limit has the latest resets and their cause
 }
 
 TEST_CASE("a limit of resets within a time forgets old ones") {
-  GenerationLimits limits;
-  limits.resets = ResetLimit{.resets = 1, .seconds = 60};
-  RecordedJob job(limits);
+  RecordedJob job({.resets = ResetLimit{.resets = 1, .seconds = 60}});
   job.begin({{"a", "", 2}});
   job.ask({0, 1});
   job.ask({0, 1});
@@ -374,11 +358,7 @@ TEST_CASE("a limit of resets within a time forgets old ones") {
 }
 
 TEST_CASE("with --restart-ranks a failed rank is started again on its host") {
-  GenerationLimits limits;
-  limits.restarts_ranks = true;
-  RecordedJob job(limits);
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job({.restarts_ranks = true});
   SUBCASE("after its failure") {
     job.generations.ended(2, 137, "rank 2 was killed", job.now());
     CHECK(job.said.back() == "rank 2 was killed; it is started again in 1 s");
@@ -422,11 +402,7 @@ void ask_uncommitted(RecordedJob& job, std::initializer_list<int> who, int32_t c
 
 TEST_CASE(
     "with --restart-ranks the wait grows from failure to failure, until the job makes progress") {
-  GenerationLimits limits;
-  limits.restarts_ranks = true;
-  RecordedJob job(limits);
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job({.restarts_ranks = true});
   job.generations.ended(2, 137, "rank 2 was killed", job.now());
   job.ask({0, 1, 3});
   job.generations.ended(3, 137, "rank 2 was killed", job.now());
@@ -442,9 +418,7 @@ TEST_CASE(
 
 TEST_CASE(
     "a job that loses the last rank with its state says so, where it would start ranks again") {
-  GenerationLimits limits;
-  limits.restarts_ranks = true;
-  RecordedJob job(limits);
+  RecordedJob job({.restarts_ranks = true});
   job.begin({{"a", "", 2}});
   job.ask({0, 1});
   job.generations.ended(1, 137, "rank 1 was killed", job.now());
@@ -525,9 +499,7 @@ TEST_CASE("the same exception on a second host with no commit between ends the j
 
 TEST_CASE(
     "the same exception of a rank that was started again with no commit between ends the job") {
-  GenerationLimits limits;
-  limits.least = 2;
-  RecordedJob job(limits);
+  RecordedJob job({.least = 2});
   job.begin({{"a", "", 2}});
   job.ask({0, 1});
   const std::string error = "ValueError: sample 7 is empty";
@@ -543,9 +515,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the ranks learn of a lost host and the cause") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   job.generations.host_lost(job.hosts.host(0), "host a was lost: it did not answer", job.now());
   REQUIRE(job.losses.size() == 1);
   CHECK(job.losses[0] == "0: host a was lost: it did not answer");

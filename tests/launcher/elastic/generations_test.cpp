@@ -53,9 +53,7 @@ TEST_CASE("ten hosts that become ready within a second cost one change of genera
 }
 
 TEST_CASE("an answer that changes each second costs nothing before the next commit") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   for (int second = 0; second < 20; ++second) {
     job.wait(1);
     job.generations.discovered(second % 2 == 0 ? std::vector<Host>{kTwoHosts[0]} : kTwoHosts,
@@ -83,9 +81,7 @@ TEST_CASE("a new host whose name comes and goes while it starts costs the ranks 
 }
 
 TEST_CASE("a host takes the place of another one, in one answer or in two") {
-  RecordedJob job(of_script(4));
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script(4));
   const std::vector<Host> others = {kTwoHosts[0], {"c", "", 2}};
   SUBCASE("in one") {}
   SUBCASE("in two within a second") {
@@ -101,9 +97,7 @@ TEST_CASE("a host takes the place of another one, in one answer or in two") {
 }
 
 TEST_CASE("a pause ends when the host that left comes back") {
-  RecordedJob job(of_script(4));
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script(4));
   job.generations.discovered({kTwoHosts[0]}, job.now());
   job.ask({0, 1, 2, 3});
   CHECK(job.said.back().find("the job pauses") == 0);
@@ -131,9 +125,7 @@ TEST_CASE("a process that is not ready within a second waits for a later generat
 }
 
 TEST_CASE("a host that leaves the answer is ended after its ranks have asked with the others") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   job.generations.discovered({kTwoHosts[1]}, job.now());
   CHECK(job.updates == std::vector<std::string>{"0:1"});
   CHECK(job.ended.empty());
@@ -204,9 +196,7 @@ TEST_CASE("below the minimum the job pauses, and goes on when a host comes") {
 }
 
 TEST_CASE("an empty answer of the script pauses the job, and ends no rank") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   job.generations.discovered({}, job.now());
   CHECK(job.updates == std::vector<std::string>{"0:1"});
   job.ask({0, 1, 2, 3});
@@ -279,9 +269,7 @@ TEST_CASE("a pause that takes too long ends the job") {
 }
 
 TEST_CASE("the end: after a success no generation begins, and who asks for one is ended") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   CHECK(job.generations.ended(0, 0, "", job.now()));
   job.ask({1});
   CHECK(job.ended == std::vector<int>{0});
@@ -386,9 +374,7 @@ TEST_CASE("the sentence of a pause has its cause and the hosts that may come") {
 
 TEST_CASE(
     "the number of a process beyond 32 bits, or of one that has not started, changes nothing") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   job.generations.discovered({{"a", "", 2}, {"b", "", 2}, {"c", "", 1}}, job.now());
   REQUIRE(job.hosts.rank(4).place_state() == PlaceState::kPlanned);
   const std::string ranks = job.ranks();

@@ -97,9 +97,7 @@ TEST_CASE("exit codes of all ranks start a program again on the same hosts") {
 }
 
 TEST_CASE("a new process that fails does not hide the failure of a rank") {
-  RecordedJob job(of_program());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_program());
   job.generations.discovered({kTwoHosts[0], kTwoHosts[1], {"c", "", 1}}, job.now());
   job.generations.prepared(job.hosts.host(2), job.now());
   job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
@@ -111,9 +109,7 @@ TEST_CASE("a new process that fails does not hide the failure of a rank") {
 }
 
 TEST_CASE("a rank that fails before the others enter elastic.run costs them its host alone") {
-  RecordedJob job(of_program());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_program());
   job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
   job.generations.takes_part(job.now());
   job.wait(3.6);
@@ -246,9 +242,7 @@ TEST_CASE("a held host that is lost costs the ranks of a program nothing") {
 }
 
 TEST_CASE("a program that calls hvd.init alone is started again as well") {
-  RecordedJob job(of_program());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_program());
   CHECK(job.ranks() == "0+ 1+ 2+ 3+");
   job.generations.ended(2, 137, "rank 2 was killed", job.now());
   CHECK(job.restarts == 1);

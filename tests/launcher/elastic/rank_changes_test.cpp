@@ -8,9 +8,7 @@ namespace hvd::launcher {
 namespace {
 
 TEST_CASE("a resize that is refused changes nothing") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   REQUIRE(job.generations.remove_host("b", job.now()).ok());
   CHECK(job.generations.resize(9, job.now()).status().message() ==
         "the hosts of the job have slots for 4 ranks");
@@ -19,9 +17,7 @@ TEST_CASE("a resize that is refused changes nothing") {
 }
 
 TEST_CASE("a host whose agent ends is not taken back by a resize") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   job.generations.host_leaves(job.hosts.host(1), "its agent got SIGTERM", 30, job.now());
   static_cast<void>(job.generations.resize(4, job.now()));
   job.ask({0, 1, 2, 3});
@@ -29,9 +25,7 @@ TEST_CASE("a host whose agent ends is not taken back by a resize") {
 }
 
 TEST_CASE("resize to fewer ranks ends the last slots of the newest hosts, at the next commit") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   const auto answer = job.generations.resize(1, job.now());
   REQUIRE(answer.ok());
   CHECK(*answer == "the job goes from 4 to 1 rank when they next commit");
@@ -47,9 +41,7 @@ TEST_CASE("resize to fewer ranks ends the last slots of the newest hosts, at the
 }
 
 TEST_CASE("resize to more ranks starts processes on free slots") {
-  GenerationLimits limits;
-  limits.most = 2;
-  RecordedJob job(limits);
+  RecordedJob job({.most = 2});
   job.begin({kTwoHosts[0]});
   job.generations.discovered(kTwoHosts, job.now());
   job.ask({0, 1});
@@ -65,9 +57,7 @@ TEST_CASE("resize to more ranks starts processes on free slots") {
 
 TEST_CASE(
     "resize down and up again before a commit changes nothing, and ends what has just started") {
-  GenerationLimits limits;
-  limits.most = 2;
-  RecordedJob job(limits);
+  RecordedJob job({.most = 2});
   job.begin({kTwoHosts[0]});
   job.generations.discovered(kTwoHosts, job.now());
   job.ask({0, 1});
@@ -82,9 +72,7 @@ TEST_CASE(
 }
 
 TEST_CASE("resize refuses what cannot be, in one sentence") {
-  GenerationLimits limits;
-  limits.least = 2;
-  RecordedJob job(limits);
+  RecordedJob job({.least = 2});
   job.begin(kTwoHosts);
   CHECK(job.generations.resize(3, job.now()).error().message() ==
         "the ranks of the job have not started yet");
@@ -111,11 +99,7 @@ TEST_CASE("with a discovery script, resize above the slots waits for hosts") {
 }
 
 TEST_CASE("a job whose ranks may not change again is not resized") {
-  GenerationLimits limits;
-  limits.resets = ResetLimit{.resets = 1, .seconds = {}};
-  RecordedJob job(limits);
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job({.resets = ResetLimit{.resets = 1, .seconds = {}}});
   REQUIRE(job.generations.resize(3, job.now()).ok());
   job.ask({0, 1, 2, 3});
   CHECK(job.generations.resize(2, job.now()).error().message() ==
@@ -123,9 +107,7 @@ TEST_CASE("a job whose ranks may not change again is not resized") {
 }
 
 TEST_CASE("a removed host leaves at the next commit, and is used again when a resize needs it") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   const auto answer = job.generations.remove_host("a", job.now());
   REQUIRE(answer.ok());
   CHECK(*answer ==
@@ -147,9 +129,7 @@ TEST_CASE("a removed host leaves at the next commit, and is used again when a re
 }
 
 TEST_CASE("a removed host is used again when the script drops and names it") {
-  RecordedJob job(of_script());
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(of_script());
   REQUIRE(job.generations.remove_host("b", job.now()).ok());
   job.ask({0, 1, 2, 3});
   CHECK(job.ranks() == "0 1");
@@ -163,9 +143,7 @@ TEST_CASE("a removed host is used again when the script drops and names it") {
 TEST_CASE("where hosts join, resize and remove speak of those, and a removed host joins again") {
   GenerationLimits limits = of_script();
   limits.hosts = HostSource::kJoining;
-  RecordedJob job(limits);
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job(limits);
   CHECK(*job.generations.resize(5, job.now()) ==
         "the job goes from 4 to 5 ranks when more hosts join; the present hosts have 4 slots");
   CHECK(*job.generations.remove_host("b", job.now()) ==
@@ -179,11 +157,7 @@ TEST_CASE("where hosts join, resize and remove speak of those, and a removed hos
 }
 
 TEST_CASE("a removed rank leaves its slot empty, and its host keeps the others") {
-  GenerationLimits limits;
-  limits.restarts_ranks = true;
-  RecordedJob job(limits);
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job({.restarts_ranks = true});
   const auto answer = job.generations.remove_rank(0, job.now());
   REQUIRE(answer.ok());
   CHECK(
@@ -210,9 +184,7 @@ TEST_CASE("a removed rank leaves its slot empty, and its host keeps the others")
 }
 
 TEST_CASE("a resize before the next commit keeps a removed rank") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   REQUIRE(job.generations.remove_rank(3, job.now()).ok());
   REQUIRE(job.generations.resize(4, job.now()).ok());
   job.ask({0, 1, 2, 3});
@@ -221,11 +193,7 @@ TEST_CASE("a resize before the next commit keeps a removed rank") {
 }
 
 TEST_CASE("remove refuses what would end the job, and what is not there") {
-  GenerationLimits limits;
-  limits.least = 3;
-  RecordedJob job(limits);
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job({.least = 3});
   CHECK(
       job.generations.remove_host("b", job.now()).error().message() ==
       "without host b, the hosts of the job have slots for 2 ranks, and the job needs at least 3");
@@ -240,9 +208,7 @@ TEST_CASE("remove refuses what would end the job, and what is not there") {
 }
 
 TEST_CASE("the host that alone has the state is not removed") {
-  GenerationLimits limits;
-  limits.most = 2;
-  RecordedJob job(limits);
+  RecordedJob job({.most = 2});
   job.begin({kTwoHosts[0]});
   job.generations.discovered(kTwoHosts, job.now());
   job.ask({0, 1});
@@ -253,9 +219,7 @@ TEST_CASE("the host that alone has the state is not removed") {
 }
 
 TEST_CASE("a host whose agent is about to end leaves at the next commit, and nothing is lost") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   job.generations.host_leaves(job.hosts.host(0), "its agent got signal 15", 30, job.now());
   REQUIRE(job.said.size() == 1);
   CHECK(job.said[0] ==
@@ -272,9 +236,7 @@ TEST_CASE("a host whose agent is about to end leaves at the next commit, and not
 }
 
 TEST_CASE("a host that leaves and does not commit in time is lost") {
-  RecordedJob job;
-  job.begin(kTwoHosts);
-  job.ask({0, 1, 2, 3});
+  TrainingJob job;
   job.generations.host_leaves(job.hosts.host(0), "its agent got signal 15", 30, job.now());
   job.generations.host_lost(job.hosts.host(0), "host a was lost: no commit", job.now());
   CHECK(job.losses == std::vector<std::string>{"0: host a was lost: no commit"});

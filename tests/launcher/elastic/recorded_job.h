@@ -132,6 +132,14 @@ struct RecordedJob : GenerationActions {
 
 inline const std::vector<Host> kTwoHosts = {{"a", "", 2}, {"b", "", 2}};
 
+// A job of two hosts whose four ranks have met.
+struct TrainingJob : RecordedJob {
+  explicit TrainingJob(GenerationLimits limits = {}) : RecordedJob(limits) {
+    begin(kTwoHosts);
+    ask({0, 1, 2, 3});
+  }
+};
+
 inline GenerationLimits of_script(int least = 1) {
   GenerationLimits limits;
   limits.least = least;
