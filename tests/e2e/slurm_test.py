@@ -445,6 +445,20 @@ while True:
 """
 
 
+def submit_saves(cluster, first=""):
+    """Submits a job of four ranks that save, and returns the file of its output."""
+    folder = scratch("/etc")
+    (folder / "rank.py").write_text(SAVES)
+    (folder / "job.sh").write_text(f"#!/bin/bash\n{first}{LAUNCHER} --kill-grace 10 {PYTHON} {folder}/rank.py\n")
+    out = folder / "out"
+    subprocess.run(
+        ["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out, folder / "job.sh"],
+        check=True,
+        env=clean_environment(**cluster.environment),
+    )
+    return out
+
+
 def scancel(cluster, *arguments):
     subprocess.run(
         ["/usr/bin/scancel", *arguments, "-n", "saves"], check=True, env=clean_environment(**cluster.environment)
@@ -454,15 +468,7 @@ def scancel(cluster, *arguments):
 @on_cluster()
 def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_last_lines(cluster):
     before = Inventory()
-    folder = scratch("/etc")
-    (folder / "rank.py").write_text(SAVES)
-    (folder / "job.sh").write_text(f"#!/bin/bash\ntrap : USR1\n{LAUNCHER} --kill-grace 10 {PYTHON} {folder}/rank.py\n")
-    out = folder / "out"
-    subprocess.run(
-        ["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out, folder / "job.sh"],
-        check=True,
-        env=clean_environment(**cluster.environment),
-    )
+    out = submit_saves(cluster, "trap : USR1\n")
 
     def shows(words, count):
         wait_until(
@@ -493,15 +499,7 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
 @on_cluster()
 def test_a_sigterm_of_slurm_to_the_steps_is_named(cluster):
     before = Inventory()
-    folder = scratch("/etc")
-    (folder / "rank.py").write_text(SAVES)
-    (folder / "job.sh").write_text(f"#!/bin/bash\n{LAUNCHER} --kill-grace 10 {PYTHON} {folder}/rank.py\n")
-    out = folder / "out"
-    subprocess.run(
-        ["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out, folder / "job.sh"],
-        check=True,
-        env=clean_environment(**cluster.environment),
-    )
+    out = submit_saves(cluster)
     wait_until(lambda: out.exists() and out.read_text().count("ready") == 4, 60, "4 ranks")
     scancel(cluster, "-s", "TERM")
     before.wait_for_ends(60)
