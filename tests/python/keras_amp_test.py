@@ -7,34 +7,20 @@ keras_amp_test.py [tensorflow | torch | jax]    the backend, for Keras 3
 import contextlib
 import functools
 import os
-import sys
 import tempfile
 import threading
 import time
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
+import keras_backend
 import rank_base
+from keras_backend import BACKEND, KERAS_3, LEGACY, SCALED, keras
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-BACKEND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "tensorflow"
-os.environ["KERAS_BACKEND"] = BACKEND
-if BACKEND == "tensorflow":
-    tf = rank_base.need("tensorflow")
-    import horovod.tensorflow.keras as hvd
-
-    keras = tf.keras
-else:
-    torch = rank_base.need(BACKEND)
-    keras = rank_base.need("keras")
-    import horovod.keras as hvd
+hvd = keras_backend.import_horovod()
+tf = torch = keras_backend.framework  # the one of BACKEND
 
 import numpy
 
-KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
-SCALED = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
-OPTIMIZERS = [keras.optimizers]
-if not KERAS_3 and hasattr(keras.optimizers, "legacy"):  # since Keras 2.11
-    OPTIMIZERS.append(keras.optimizers.legacy)
+OPTIMIZERS = [keras.optimizers, LEGACY] if LEGACY else [keras.optimizers]
 STEPS, ROWS = 6, 4
 
 

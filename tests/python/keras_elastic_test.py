@@ -4,22 +4,11 @@ job's ranks have changed. The test acts as the job: it interrupts `fit`, and cal
 keras_elastic_test.py [tensorflow | torch | jax]    the backend, for Keras 3
 """
 
-import os
-import sys
-
-os.environ.setdefault("HVD_TEST_SECONDS", "240")
+import keras_backend
 import rank_base
+from keras_backend import keras
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-BACKEND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "tensorflow"
-os.environ["KERAS_BACKEND"] = BACKEND
-if BACKEND == "tensorflow":
-    keras = rank_base.need("tensorflow").keras
-    import horovod.tensorflow.keras as hvd
-else:
-    rank_base.need(BACKEND)
-    keras = rank_base.need("keras")
-    import horovod.keras as hvd
+hvd = keras_backend.import_horovod()
 
 import numpy
 

@@ -17,27 +17,14 @@ LOADS = sys.argv[1:2] == ["--load"]  # a process without Horovod
 ALL = sys.argv[1:2] == ["--all"]
 del sys.argv[1 : 1 + (LOADS or ALL)]
 os.environ.setdefault("HVD_TEST_SECONDS", "300")  # all ranks trace functions at the same time
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import keras_backend
 import rank_base
+from keras_backend import BACKEND, KERAS_3, LEGACY, SCALED, keras
 
-BACKEND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "tensorflow"
-os.environ["KERAS_BACKEND"] = BACKEND
-if BACKEND == "tensorflow":
-    keras = rank_base.need("tensorflow").keras
-else:
-    rank_base.need(BACKEND)
-    keras = rank_base.need("keras")
-if not LOADS:
-    if BACKEND == "tensorflow":
-        import horovod.tensorflow.keras as hvd
-    else:
-        import horovod.keras as hvd
+hvd = None if LOADS else keras_backend.import_horovod()
 
 import numpy
 
-KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
-SCALED = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
-LEGACY = None if KERAS_3 else getattr(keras.optimizers, "legacy", None)  # since Keras 2.11
 FORMATS = ["model.keras", "model.h5"] + ([] if KERAS_3 else ["model"])
 FEW = rank_base.some(["AdamW", "Adafactor", "Lion", "Renamed", "around SGD", "Registered", "inside SGD"])
 

@@ -7,33 +7,20 @@ import contextlib
 import io
 import os
 import pickle
-import sys
 import tempfile
 import warnings
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
+import keras_backend
 import rank_base
+from keras_backend import BACKEND, KERAS_3, LEGACY, keras
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-BACKEND = sys.argv.pop(1) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "tensorflow"
-os.environ["KERAS_BACKEND"] = BACKEND
-if BACKEND == "tensorflow":
-    tf = rank_base.need("tensorflow")
-    import horovod.tensorflow.keras as hvd
-
-    keras = tf.keras
-else:
-    rank_base.need(BACKEND)
-    keras = rank_base.need("keras")
-    import horovod.keras as hvd
+hvd = keras_backend.import_horovod()
+tf = keras_backend.framework
 
 import numpy
 
 from horovod import _keras
 from horovod._keras import callbacks
-
-KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
-LEGACY = None if KERAS_3 else getattr(keras.optimizers, "legacy", None)  # since Keras 2.11
 
 
 def data(rank, count=8):
