@@ -83,6 +83,10 @@ typedef struct hvd_batch {
    * library has failed and kernels may still run. The runtime sends the error to the other ranks before it calls
    * abort, because these ranks would take the data of an aborted kernel for a result. */
   void (*fails)(void* argument, int status, const char* error);
+  /* NULL, or a callback for a batch on a device. The op may call it once before done, from run or poll, with the times
+   * in which the device executed the batch, in nanoseconds of CLOCK_MONOTONIC. The wait for ready_events is over at
+   * `began`; a wait for other members lies between `began` and `ended`. */
+  void (*ran)(void* argument, int64_t began, int64_t ended);
 } hvd_batch;
 
 /* The device of a batch on a rank without a tensor in this batch or in an earlier batch on a device. */

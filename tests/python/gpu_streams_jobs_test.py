@@ -6,12 +6,14 @@ gpu_streams_jobs_test.py HOROVODRUN DOUBLE [TEST...]
 HVD_TEST_SEEDS is the number of times that a rank is lost between synchronize() and commit().
 """
 
+import json
 import os
 import random
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from importlib import util
@@ -94,6 +96,31 @@ class StreamJobsTest(unittest.TestCase):
             said, "allreduce 'allreduce.hung' on the stream of GPU 0 of rank 0, host localhost: not over after 1 s"
         )
         self.assertNotRegex(said, "of rank 1")
+
+    def test_times_of_batches_that_wait_for_those_before_are_no_hang(self):
+        for _ in range(3):
+            said = self.job("slow", HOROVOD_STALL_CHECK_TIME_SECONDS=1)
+            if max(map(float, re.findall("longest ([0-9.]+)", said))) < 0.9:  # else the machine is too busy
+                self.assertNotIn("not over after", said)
+                break
+
+    def test_times_of_a_timeline_are_those_of_the_device(self):
+        """Rank 1 begins each batch 0.3 s late, while rank 0 negotiates the next one."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "trace.json")
+            self.job("timeline", HVD_TEST_TIMELINE=path)
+            events = json.loads(path.read_text())
+        [pid] = [one["pid"] for one in events if one.get("args", {}).get("name") == "allreduce.step"]
+        of = [[one for one in events if (one["pid"], one.get("tid")) == (pid, tid)] for tid in range(4)]
+        words = "B NEGOTIATE_ALLREDUCE,X 0,E,B ALLREDUCE,B NCCL_ALLREDUCE,E,E float32".split(",")
+        said = [(one["ph"], one.get("name", one.get("args", {}).get("dtype", ""))) for one in of[0] if one["ph"] != "M"]
+        self.assertEqual([" ".join(filter(None, one)) for one in said], 5 * words)
+        kernels = [[one for one in of[tid] if one["ph"] == "X"] for tid in (2, 3)]
+        for of_rank in kernels:
+            self.assertEqual([one["name"] for one in of_rank], 5 * ["NCCL_ALLREDUCE"])
+        # Some batches may begin late on a busy machine.
+        self.assertGreater(max(one["dur"] for one in kernels[0]), 200_000)
+        self.assertGreater(max(late["ts"] - one["ts"] for one, late in zip(*kernels)), 200_000)
 
     def test_results_are_those_without_it(self):
         # Two hosts with the same name have GPUs with the same number.
@@ -251,6 +278,37 @@ def hang():
         if hvd.rank() == 1:
             time.sleep(6)
     tensor.cpu()
+
+
+def slow():
+    """Eight batches are on the stream at the same time, and each one begins 0.4 s after the end of the one before."""
+    stream, ends = _devices.cuda.current, [time.monotonic()]
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def wait(unused):
+        time.sleep(0.4)
+        ends.append(time.monotonic())
+
+    tensors = [here(torch.ones(4)) for _ in range(8)]
+    for number, tensor in enumerate(tensors):
+        assert stream.library.cudaLaunchHostFunc(ctypes.c_void_p(stream.cuda_stream), wait, None) == 0
+        hvd.allreduce_(tensor, op=hvd.Sum, name=f"slow.{number}")
+    gpu_hazards_test.synchronize()
+    print("longest", max(end - begin for begin, end in zip(ends, ends[1:])), flush=True)
+
+
+def timeline():
+    hvd.start_timeline(os.environ["HVD_TEST_TIMELINE"])
+    hvd.barrier()
+    for _ in range(5):
+        tensor = here(torch.ones(4))
+        with held_back() if hvd.rank() == 1 else contextlib.nullcontext():
+            hvd.allreduce_(tensor, op=hvd.Sum, name="step")
+            if hvd.rank() == 1:
+                time.sleep(0.3)
+    _native.complete_early(-1.0)
+    hvd.barrier()
+    hvd.stop_timeline()
 
 
 def digest():

@@ -446,6 +446,10 @@ bool advance(Op* self, Set& set) {
     if (++inputs_of_batch.taken == set.size) self->world->batch_inputs.erase(found);
   }
   set.running.pop_front();
+  if (first.batch->device != HVD_CPU) {
+    const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+    first.batch->ran(first.argument, now - self->world->device_time.count(), now);
+  }
   first.done(first.argument, HVD_OK, nullptr);
   return true;
 }

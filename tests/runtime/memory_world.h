@@ -74,6 +74,8 @@ class MemoryWorld {
   // The library of this rank fails with its next batch on a device. The counts are `sent` at that time and at the abort.
   std::atomic<int32_t> failing{-1};
   std::atomic<uint64_t> sent_at_failure{0}, sent_at_abort{0};
+  // The time for which each batch on a device runs there, as it reports.
+  std::chrono::nanoseconds device_time{0};
   // The outputs of batches on devices that are not released. The release may come after the world's end.
   inline static std::atomic<int> outputs{0};
 

@@ -144,6 +144,35 @@ TEST_CASE("the built-in operations say which links they use") {
   CHECK(words == run_of("ALLREDUCE", 1, "SHM_ALLREDUCE", "E float32 [6]"));
 }
 
+TEST_CASE("batches on devices have the times of their device, and ranks wait for as long") {
+  const TemporaryFile file("devices");
+  RanksOptions options;
+  options.has_devices = true;
+  options.device_time = std::chrono::hours(1);
+  Ranks ranks(2, options);
+  REQUIRE(ranks[0].observation().start_timeline(file.path, false).ok());
+  ranks.each([&](int rank) {
+    for (int i = 0; i < 5; ++i) {
+      Work work(HVD_ALLREDUCE, "allreduce.a", std::vector<float>(6, 1), HVD_FLOAT32);
+      work.submission.device = rank;
+      CHECK(work.run(ranks[rank]).ok());
+    }
+  });
+  REQUIRE(ranks[0].observation().stop_timeline().ok());
+  const Trace trace = read_trace(file.path);
+  for (const int rank : {0, 1}) {
+    CHECK(trace.of("allreduce.a", 2 + rank) == Words(5, "X memory"));
+    const auto step = ranks[rank].observation().metrics(HVD_METRICS_STEP);
+    REQUIRE(step.ok());
+    const auto samples = samples_of(*step);
+    const auto waited = std::ranges::find_if(samples, [](const auto& sample) {
+      return sample.first.starts_with("horovod_step_waited_ratio");
+    });
+    REQUIRE(waited != samples.end());
+    CHECK(waited->second == 1);
+  }
+}
+
 TEST_CASE("cycles are marked when that is asked for") {
   const TemporaryFile file("cycles");
   Ranks ranks(2);

@@ -28,6 +28,7 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
     machines.resize(static_cast<size_t>(size), machines.empty() ? 0 : machines.back());
     world_ = std::make_unique<MemoryWorld>(machines);
     world_->has_devices = options.has_devices;
+    world_->device_time = options.device_time;
     if (options.late.count() > 0) world_->be_late(options.late_seed, options.late);
     const std::string key = "g0/" + std::to_string(options.epoch) + "/" + MemoryWorld::kKey;
     (void)store->set(key, as_bytes(world_->address()), Deadline::after_seconds(1));

@@ -27,7 +27,8 @@ struct RanksOptions {
   uint32_t epoch = 0;
   double start_seconds = 20;
   std::vector<std::vector<int32_t>> process_sets;
-  bool has_devices = false;  // the memory links run batches on devices
+  bool has_devices = false;                 // the memory links run batches on devices
+  std::chrono::nanoseconds device_time{0};  // MemoryWorld::device_time
   // The memory links delay each message by a random time of at most this; the seed decides.
   std::chrono::microseconds late{0};
   unsigned late_seed = 0;

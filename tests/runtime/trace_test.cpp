@@ -166,6 +166,51 @@ TEST_CASE("a rank's records become the events that tools know") {
   CHECK(trace.events[0]["args"]["start_time_since_epoch_in_micros"] == 17);
 }
 
+TEST_CASE("a batch on a device has its times, and another one of its tensor may begin meanwhile") {
+  TraceRecorder recorder;
+  Named a("allreduce.a", {{HVD_FLOAT32, {2}}});
+  Submission* batch[] = {&a.submission};
+  const auto start = [&] {
+    recorder.negotiate(a.submission);
+    recorder.decide(a.submission, true);
+    const uint32_t number = recorder.start_batch(HVD_ALLREDUCE, HVD_FLOAT32, batch);
+    recorder.activity(number, "NCCL_ALLREDUCE");
+    return number;
+  };
+  recorder.start(false);
+  const uint32_t early = start();
+  recorder.start(false);  // the batch of the last timeline ends in this one, and has no events here
+  const uint32_t first = start();
+  recorder.leave(first);
+  const uint32_t second = start();
+  recorder.end_batch(early);
+  const auto from = [now = Clock::now()](int milliseconds) {
+    return now + std::chrono::milliseconds(milliseconds);
+  };
+  recorder.ran(first, from(-5), from(-3));
+  recorder.end_batch(first);
+  recorder.ran(second, from(-3), from(1));
+  recorder.end_batch(second);
+  Formatted formatted(4);
+  TraceBatch taken{3, 0, 0, 0, "", {}};
+  recorder.take(&taken.slots);
+  formatted.format.add(taken);
+  formatted.format.finish();
+  const Trace trace = formatted.trace();
+  const Words once{"B NEGOTIATE_ALLREDUCE", "X 3", "E", "B ALLREDUCE", "B NCCL_ALLREDUCE", "E",
+                   "E float32 [2]"};
+  Words twice = once;
+  twice.insert(twice.end(), once.begin(), once.end());
+  CHECK(trace.of("allreduce.a", 3) == twice);
+  CHECK(trace.of("allreduce.a", 4 + 3) == Words{"X NCCL_ALLREDUCE", "X NCCL_ALLREDUCE"});
+  std::vector<double> took;
+  for (const auto& event : trace.events) {
+    if (event.contains("dur") && event["tid"] == 4 + 3) took.push_back(event["dur"]);
+  }
+  CHECK(took == std::vector<double>{2000, 4000});
+  CHECK(trace.open == 0);
+}
+
 TEST_CASE("a group's members are tensors of their own, run by their element types") {
   TraceRecorder recorder;
   recorder.start(false);

@@ -64,9 +64,18 @@ bool Backend::advance(Set& set) {
       return true;
     }
     moved = true;
+    report_times(set.entries.front());
     sets_.finish(set, {});
   }
   return moved;
+}
+
+void Backend::report_times(const Entry& entry) {
+  auto* const ran = field_of(*entry.batch, &hvd_batch::ran);
+  const std::optional<DeviceTimes> times = entry.running->times();
+  if (ran == nullptr || !times) return;
+  ran(entry.argument, times->began.time_since_epoch().count(),
+      times->ended.time_since_epoch().count());
 }
 
 bool Backend::note_streams(Set& set) {

@@ -15,6 +15,11 @@
 
 namespace hvd::ops {
 
+// The times in which a device executed a batch (hvd_batch.ran).
+struct DeviceTimes {
+  Clock::time_point began, ended;
+};
+
 // A batch that the library runs. The backend releases it when it is over; after a failure, when the backend
 // is closed, because the library may still write to the batch's memory until then.
 class RunningBatch {
@@ -27,6 +32,8 @@ class RunningBatch {
   virtual bool uses_tensors() const { return false; }
   // The event of a batch on a stream (hvd_batch.on_stream); nullptr if the batch is not on a stream yet.
   virtual void* event() const { return nullptr; }
+  // Called after poll() has returned success. Returns nullopt if the times are unknown.
+  virtual std::optional<DeviceTimes> times() const { return {}; }
 };
 
 // The library's communicator of a process set.
@@ -82,6 +89,7 @@ class Backend {
   };
   bool advance(Set& set);
   bool note_streams(Set& set);
+  static void report_times(const Entry& entry);
   void fail();
   void fail_all();
 

@@ -71,7 +71,6 @@ using RedOpDestroy = int(int reduction, Comm* comm);
 
 constexpr int kOutOfMemory = 2, kNotReady = 600;
 constexpr unsigned kStreamNonBlocking = 1;
-constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kCopyDefault = 4;  // the runtime derives the direction from the addresses
 
@@ -86,6 +85,7 @@ using StreamWaitEvent = int(void* stream, void* event, unsigned flags);
 using EventCreateWithFlags = int(void** event, unsigned flags);
 using EventRecord = int(void* event, void* stream);
 using EventQuery = int(void* event);
+using EventElapsedTime = int(float* milliseconds, void* from, void* to);
 using MallocAsync = int(void** memory, size_t size, void* stream);
 using FreeAsync = int(void* memory, void* stream);
 using HostAlloc = int(void** memory, size_t size, unsigned flags);

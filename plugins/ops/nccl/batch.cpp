@@ -47,8 +47,9 @@ std::byte* Collectives::output(uint32_t tensor) const {
   return static_cast<std::byte*>(given != nullptr ? given : outputs_[tensor]);
 }
 
-Status Collectives::enqueue(const Channel::Pause& pause) {
+Status Collectives::enqueue(const Channel::Pause& pause, void* began) {
   HVD_RETURN_IF_ERROR(prepare());
+  HVD_RETURN_IF_ERROR(api_.of_device(api_.event_record(began, channel_.stream()), "EventRecord"));
   if (grid_ == nullptr) {
     HVD_RETURN_IF_ERROR(group(channel_, pause, &Collectives::call));
   } else {

@@ -40,9 +40,9 @@ class Collectives {
         place_(place),
         batch_(batch),
         grid_(grid) {}
-  // Makes the stream wait for the inputs' events, and enqueues the batch. All members enqueue batches
-  // in the same order. `pause`: see Channel. The device must be current.
-  Status enqueue(const Channel::Pause& pause);
+  // Makes the stream wait for the inputs' events, records `began`, and enqueues the batch. All members enqueue
+  // batches in the same order. `pause`: see Channel. The device must be current.
+  Status enqueue(const Channel::Pause& pause, void* began);
   // Returns whether an output is in host memory, because the GPU's memory was full.
   bool has_spilled() const { return has_spilled_; }
   // Returns host memory that the stream reads. Call after enqueue, and keep it until the batch is over.

@@ -145,6 +145,7 @@ Status find_runtime(const SharedLibrary& library, std::string_view prefix, NcclA
   find.need("MemcpyAsync", &api->memcpy_async);
   find.need("LaunchHostFunc", &api->launch_host_func);
   find.need("GetErrorString", &api->error_string);
+  find.may("EventElapsedTime", &api->event_elapsed_time);
   find.may("HostAlloc", &api->host_alloc);
   find.may("FreeHost", &api->free_host);
   find.may("GetLastError", &api->get_last_device_error);

@@ -55,6 +55,7 @@ struct NcclApi {
   abi::LaunchHostFunc* launch_host_func;
   abi::ErrorString* error_string;
   // The next members are nullptr if CUDA or HIP lacks the function.
+  abi::EventElapsedTime* event_elapsed_time;
   abi::HostAlloc* host_alloc;
   abi::FreeHost* free_host;
   abi::GetLastDeviceError* get_last_device_error;

@@ -14,28 +14,29 @@
 
 namespace hvd::ops::nccl {
 
-// Events for the ends of batches on one stream, used in turn. After an event is recorded again, a stream that waits
-// for it waits for a later batch.
+// Events for the begins and ends of batches on one stream, used in turn, and as many as the batches of the stream need.
+// After an event is recorded again, a stream that waits for it waits for a later batch.
 struct EventRing {
-  static constexpr size_t kEvents = 64;
+  static constexpr size_t kEvents = 128;
   explicit EventRing(int of) : device(of) {}
   // Returns an event to record on the stream. The device must be current.
-  Result<void*> next(const NcclApi& api) {
-    if (turn == made.size() && turn < kEvents) {
-      void* event = nullptr;
-      HVD_RETURN_IF_ERROR(api.of_device(
-          api.event_create_with_flags(&event, abi::kEventDisableTiming), "EventCreate"));
+  Result<void*> take(const NcclApi& api) {
+    void* event = nullptr;
+    if (made.size() < kEvents || free.empty()) {
+      HVD_RETURN_IF_ERROR(api.of_device(api.event_create_with_flags(&event, 0), "EventCreate"));
       made.push_back(event);
+    } else {
+      event = free.front();
+      free.pop_front();
     }
-    void* const event = made[turn];
-    turn = (turn + 1) % kEvents;
     return event;
   }
+  void give(void* event) { free.push_back(event); }
 
   const int device;
   bool is_lent = true;  // guarded by Memory::mutex_
   std::vector<void*> made;
-  size_t turn = 0;
+  std::deque<void*> free;
 };
 
 class Memory {
@@ -91,7 +92,9 @@ class Memory {
     wait_ = api.stream_wait_event;
     forget_error_ = api.get_last_device_error;
     for (EventRing& ring : rings_) {
-      if (ring.device == device && !std::exchange(ring.is_lent, true)) return &ring;
+      if (ring.device != device || std::exchange(ring.is_lent, true)) continue;
+      ring.free.assign(ring.made.begin(), ring.made.end());  // also those of failed batches
+      return &ring;
     }
     return &rings_.emplace_back(device);
   }

@@ -107,10 +107,12 @@ Result<bool> NcclBatch::test() {
   if (!is_reached_.load(std::memory_order_acquire)) return false;
   if (is_trial_) return true;
   HVD_RETURN_IF_ERROR(thread_->placed(set_->channel->check()));
+  thread_->read_times(*this);
   return true;
 }
 
 void NcclBatch::reach() {
+  reached_at_ = Clock::now();
   is_reached_.store(true, std::memory_order_release);
   thread_->wake();
 }
@@ -271,7 +273,7 @@ Status NcclThread::open_device() {
   HVD_RETURN_IF_ERROR(api.of_device(
       api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
   if (ring_ == nullptr) ring_ = plan_.memory.take_ring(api, device_);
-  HVD_ASSIGN_OR_RETURN(done_, ring_->next(api));  // a query of it finds a failed device from now on
+  HVD_ASSIGN_OR_RETURN(done_, ring_->take(api));  // a query of it finds a failed device from now on
   return {};
 }
 
@@ -440,8 +442,9 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   Collectives collectives(*set.channel, plan_.memory, set.place, what,
                           by_hosts ? &*set.grid : nullptr);
   const std::string_view name = traits_of(what.op).name;
-  HVD_RETURN_IF_ERROR(
-      collectives.enqueue([this](std::chrono::microseconds time) { return pause(time); }));
+  HVD_ASSIGN_OR_RETURN(batch.began_, ring_->take(api));
+  HVD_RETURN_IF_ERROR(collectives.enqueue(
+      [this](std::chrono::microseconds time) { return pause(time); }, batch.began_));
   batch.kept_ = collectives.take_kept();
   if (collectives.has_spilled() && !std::exchange(has_spilled_, true)) {
     plan_.host.log(plan_.host.host, 3,
@@ -450,7 +453,8 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
                        "some memory free, by a smaller batch or torch.cuda.empty_cache()")
                        .c_str());
   }
-  HVD_ASSIGN_OR_RETURN(done_, ring_->next(api));
+  HVD_ASSIGN_OR_RETURN(batch.ended_, ring_->take(api));
+  done_ = batch.ended_;
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, stream_), "EventRecord"));
   HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
   auto notice = std::make_unique<std::shared_ptr<NcclBatch>>(batch.shared_from_this());
@@ -461,6 +465,21 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   batch.event_.store(done_, std::memory_order_release);
   this->event()->ring();
   return {};
+}
+
+// The host function places the end on the host's clock, which the device's clock would leave in a long job. Uses no
+// memory of the runtime's batch, which may be gone if this thread is given up.
+void NcclThread::read_times(NcclBatch& batch) {
+  float milliseconds = 0;
+  const bool is_known = api().event_elapsed_time != nullptr &&
+                        api().event_elapsed_time(&milliseconds, batch.began_, batch.ended_) == 0;
+  if (is_known) {
+    const std::chrono::duration<double, std::milli> took(std::max(milliseconds, 0.0F));
+    batch.times_ = {batch.reached_at_ - std::chrono::duration_cast<Clock::duration>(took),
+                    batch.reached_at_};
+  }
+  ring_->give(batch.began_);
+  ring_->give(batch.ended_);
 }
 
 Status NcclThread::look() {

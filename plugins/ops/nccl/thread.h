@@ -70,6 +70,8 @@ class NcclThread : public LibraryThread {
   Status enqueue(NcclBatch& batch, const hvd_batch& what);
   // Adds host and device to an error. Called on the thread.
   Status placed(const Status& status) const;
+  // Reads the times of a batch whose end the stream has reached, and takes its events back. Called on the thread.
+  void read_times(NcclBatch& batch);
 
  protected:
   Status open_library() override;
@@ -115,8 +117,8 @@ class NcclThread : public LibraryThread {
   bool has_spilled_ = false;  // an output went to host memory, and a line was logged
   void* stream_ = nullptr;
   void* notices_ = nullptr;    // stream for host functions
-  EventRing* ring_ = nullptr;  // for the ends of batches
-  void* done_ = nullptr;       // event of the last batch
+  EventRing* ring_ = nullptr;  // for the begins and ends of batches
+  void* done_ = nullptr;       // event of the end of the last batch
   // The time limit of the communicator that the thread is creating; max if it creates none.
   std::atomic<Clock::time_point> created_by_{Clock::time_point::max()};
   std::atomic<double> limit_seconds_{plan_.start_seconds};  // same limit, as a duration
@@ -142,6 +144,7 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   void finish() override;  // writes the result of a trial to the output
   bool uses_tensors() const override { return keeps_tensors_ && thread_->is_silent(); }
   void* event() const override { return event_.load(std::memory_order_acquire); }
+  std::optional<DeviceTimes> times() const override { return times_; }
   // Called on a thread of the driver when the stream has reached the end of the batch.
   void reach();
 
@@ -151,8 +154,11 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   const std::shared_ptr<NcclSet> set_;
   // Copied from the batch, which an abandoned thread must not read.
   const bool keeps_tensors_, is_trial_, is_ordered_;
+  Clock::time_point reached_at_;  // written before is_reached_
   std::atomic<bool> is_reached_{false};
-  std::atomic<void*> event_{nullptr};  // reached at the end of the batch
+  void *began_ = nullptr, *ended_ = nullptr;  // events; used by the thread only
+  std::optional<DeviceTimes> times_;          // written before the end of the batch is reported
+  std::atomic<void*> event_{nullptr};         // reached at the end of the batch
   std::vector<std::vector<std::byte>> kept_;
   Status outcome_;  // result of a trial
 };

@@ -38,6 +38,17 @@ void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metric
   longest = 0;
 }
 
+void StepLog::wait_ended_in(uint64_t step, std::chrono::nanoseconds took, uint32_t id) {
+  if (step == ended) return wait_ended(took, id);
+  Step& past = steps[step % kKept];
+  const uint32_t microseconds = clamped(Metrics::microseconds(took));
+  if (ended - step > kKept || microseconds <= past.waited_microseconds) return;
+  total_waited =
+      std::min(total_waited + microseconds - past.waited_microseconds, total_microseconds);
+  past.waited_microseconds = microseconds;
+  past.longest = id;
+}
+
 void OperationNames::set(uint32_t slot, std::string_view name) {
   if (slot >= kSlots) return;
   Name& to = names_[slot];

@@ -56,6 +56,9 @@ struct StepLog {
     waited = microseconds;
     longest = id;
   }
+  // Like wait_ended(), for an operation that began when `ended` was `step`: its step may have ended, since a program
+  // does not wait for results that are ordered by streams.
+  void wait_ended_in(uint64_t step, std::chrono::nanoseconds took, uint32_t id);
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);
   // From now on, step numbers are equal on all ranks, for example after all ranks have joined (hvd.join).

@@ -140,6 +140,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
   }
   CoreCounts counts() const;
   Instruments& instruments() { return instruments_; }
+  // The time at which this rank's device ended a batch last.
+  Clock::time_point device_ended() const { return executor_.device_ended(); }
   // The newest unfinished submission. Submission::older links to earlier ones.
   Submission* newest() const { return submissions_.newest(); }
   const LastSubmission& last_submission() const { return submissions_.last(); }

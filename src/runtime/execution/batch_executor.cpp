@@ -165,6 +165,7 @@ void BatchExecutor::note_streams(BatchQueue* queue, bool* moved) {
     run->is_on_stream = *moved = true;
     ++queue->on_stream;
     go_on(run.get());
+    instruments_->trace.leave(run->traced);
   }
 }
 
@@ -232,8 +233,10 @@ Status BatchExecutor::start(BatchQueue* queue, Run* run) {
       std::ranges::any_of(run->submissions, [](const Submission* one) { return one->is_ordered; });
   run->batch.on_stream = is_ordered && framework_ != nullptr ? &BatchExecutor::on_stream : nullptr;
   run->batch.fails = is_on_device ? &BatchExecutor::on_failure : nullptr;
+  run->batch.ran = is_on_device ? &BatchExecutor::on_ran : nullptr;
   run->failure = &failure_;
   run->framework = framework_;
+  run->step = instruments_->steps->ended;
   const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
     return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
@@ -306,9 +309,20 @@ Status BatchExecutor::make_outputs(const BatchQueue& queue, Run* run) {
   return {};
 }
 
+void BatchExecutor::note_times(const Run& run) {
+  if (run.ended == run.began) return;
+  device_ended_ = run.ended;
+  instruments_->trace.ran(run.traced, run.began, run.ended);
+  // Only the set of all ranks counts, as for the wait until all ranks agree.
+  if (run.batch.process_set != 0 || run.submissions.empty()) return;
+  instruments_->steps->wait_ended_in(run.step, run.ended - run.began,
+                                     run.submissions.front()->announced_id);
+}
+
 void BatchExecutor::finish(Run* run, const Status& status) {
   if (!run->is_on_stream) go_on(run);
   if (status.ok()) run->wide.narrow();
+  note_times(*run);
   instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {
     if (!status.ok() && submission->status.ok()) submission->status = status;
@@ -327,6 +341,12 @@ void BatchExecutor::on_done(void* argument, int status, const char* error) {
 void BatchExecutor::on_failure(void* argument, int status, const char* error) {
   HVD_CHECK(status != HVD_OK);
   *static_cast<Run*>(argument)->failure = status_of(status, error);
+}
+
+void BatchExecutor::on_ran(void* argument, int64_t began, int64_t ended) {
+  Run* run = static_cast<Run*>(argument);
+  run->began = Clock::time_point(std::chrono::nanoseconds(began));
+  run->ended = Clock::time_point(std::chrono::nanoseconds(ended));
 }
 
 void BatchExecutor::on_stream(void* argument, void* event) {

@@ -82,6 +82,8 @@ class BatchExecutor {
   size_t outstanding(const BatchQueue& queue) const;
   // The number of batches that are not on a device's stream.
   size_t busy(const BatchQueue& queue) const;
+  // The time at which the device ended the last batch, of all sets; the epoch if it has ended none.
+  Clock::time_point device_ended() const { return device_ended_; }
   // Notifies the plugins that running batches will not finish.
   void abort(const char* cause);
 
@@ -102,10 +104,12 @@ class BatchExecutor {
   void refuse(Run* run);
   void measure(Run* run);
   void trace_run(const Run& run);
+  void note_times(const Run& run);
   void finish(Run* run, const Status& status);
   static void on_done(void* argument, int status, const char* error);
   static void on_stream(void* argument, void* event);
   static void on_failure(void* argument, int status, const char* error);
+  static void on_ran(void* argument, int64_t began, int64_t ended);
 
   const uint64_t fusion_threshold_;
   OpSelector* const ops_;
@@ -119,7 +123,8 @@ class BatchExecutor {
   std::deque<const BatchQueue*> turns_;  // one entry per plan: the queue of its device batches
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
-  Status failure_;          // failure of an op, whose batches end with abort
+  Clock::time_point device_ended_{};
+  Status failure_;  // failure of an op, whose batches end with abort
 };
 
 }  // namespace hvd::runtime

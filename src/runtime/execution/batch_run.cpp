@@ -36,6 +36,7 @@ void BatchExecutor::Run::clear() {
   event = nullptr;
   is_on_stream = false;
   traced = 0;
+  began = ended = {};
   status = {};
 }
 

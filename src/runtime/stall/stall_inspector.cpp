@@ -102,13 +102,18 @@ void StallInspector::on_alarm(Clock::time_point now) {
   }
 }
 
+// Returns the seconds for which a submission has waited. A batch on a stream waits since the end of the one before it.
+double StallInspector::age_of(const Submission& submission, Clock::time_point now) const {
+  const Clock::time_point since = submission.since;
+  return seconds_of(now - (submission.has_left ? std::max(since, core_->device_ended()) : since));
+}
+
 // Warns of batches that stay on their stream, on one rank of each set, since its ranks wait for each other's kernels.
 void StallInspector::warn_of_streams(Clock::time_point now) const {
   const Submission* oldest = nullptr;
   size_t count = 0;
   for (const Submission* one = core_->newest(); one != nullptr; one = one->older) {
-    const bool is_due =
-        seconds_of(now - one->since) >= options_.times.report_after(one->stall_reports);
+    const bool is_due = age_of(*one, now) >= options_.times.report_after(one->stall_reports);
     if (!one->has_left || !is_due) continue;
     oldest = one;
     ++count;
@@ -120,7 +125,7 @@ void StallInspector::warn_of_streams(Clock::time_point now) const {
   const std::string others = count > 1 ? cat(" and ", count - 1, " more") : "";
   log::warning(cat(operation_text(*oldest), others, " on the stream of GPU ", oldest->own_device,
                    " of rank ", options_.rank, ", host ", options_.host, ": not over after ",
-                   std::lround(seconds_of(now - oldest->since)),
+                   std::lround(age_of(*oldest, now)),
                    " s; its kernel waits for that of another rank, or for work of a program's "
                    "stream"));
 }
@@ -133,7 +138,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
                           std::chrono::duration<double>(options_.times.warning));
   for (Submission* one = core_->newest(); one != nullptr; one = one->older) {
     if (one->is_trial || one->is_held) continue;  // held: only other ranks wait for it
-    const double age = seconds_of(now - one->since);
+    const double age = age_of(*one, now);
     const bool due = age >= options_.times.report_after(one->stall_reports);
     if (due && waiting.entries.size() < kMaxNames) {
       StallName name{one->process_set, name_text(*one), {}};

@@ -50,6 +50,7 @@ class StallInspector final : public Service {
 
  private:
   Status handle(int32_t from, ByteView message);
+  double age_of(const Submission& submission, Clock::time_point now) const;
   void warn_of_streams(Clock::time_point now) const;
   void report_waiting(Clock::time_point now);
   void answer(const StallAsk& ask);

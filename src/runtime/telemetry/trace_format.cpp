@@ -1,6 +1,7 @@
 #include "runtime/telemetry/trace_format.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/json_text.h"
 #include "base/operations/op_traits.h"
@@ -47,12 +48,15 @@ void TraceFormat::tail(int32_t rank, uint32_t pid) {
   put_number(text_, rank);
 }
 
-void TraceFormat::begin(int32_t rank, uint32_t tensor, std::string_view name) {
+void TraceFormat::name_thread(uint32_t tensor, int32_t thread, std::string_view name) {
   std::vector<bool>& named = tensors_[tensor].named;
-  if (!named[static_cast<size_t>(rank)]) {
-    named[static_cast<size_t>(rank)] = true;
-    metadata("thread_name", tensor + 1, rank, cat("\"name\": \"rank ", rank, "\""));
-  }
+  if (named[static_cast<size_t>(thread)]) return;
+  named[static_cast<size_t>(thread)] = true;
+  metadata("thread_name", tensor + 1, thread, cat("\"name\": \"", name, "\""));
+}
+
+void TraceFormat::begin(int32_t rank, uint32_t tensor, std::string_view name) {
+  name_thread(tensor, rank, cat("rank ", rank));
   head("B", name);
   tail(rank, tensor + 1);
   text_ += '}';
@@ -149,7 +153,7 @@ bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
   if (fresh) {
     const OpTraits& traits = traits_of(name.op);
     tensors_.push_back(
-        {op, traits.is_point_to_point, std::vector<bool>(static_cast<size_t>(size_))});
+        {op, traits.is_point_to_point, std::vector<bool>(2 * static_cast<size_t>(size_))});
     const uint32_t pid = found->second + 1;
     metadata("process_name", pid, -1, cat("\"name\": \"", json_escaped(text), "\""));
     metadata("process_sort_index", pid, -1, cat("\"sort_index\": ", pid));
@@ -197,17 +201,22 @@ void TraceFormat::for_members(Rank& rank, const Running& running, Use&& use) {
   }
 }
 
+// Sets the time of the next events of a rank.
+void TraceFormat::set_time(Rank& rank, const TraceSlot& slot) {
+  // Computed unsigned, since untrusted numbers may overflow.
+  const auto since =
+      static_cast<int64_t>(static_cast<uint64_t>(slot.time) + static_cast<uint64_t>(rank.offset) -
+                           static_cast<uint64_t>(start_));
+  const double micros = static_cast<double>(since) / 1e3;
+  // A better estimate of the clock must not change the order of events.
+  const bool is_of_device = slot.kind == TraceKind::kBegan || slot.kind == TraceKind::kEnded;
+  double& last = is_of_device ? rank.device_time : rank.last_time;
+  now_ = last = std::max(last, micros);
+}
+
 void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
   Rank& rank = ranks_[number];
-  if (slot.kind != TraceKind::kMember) {
-    // Computed unsigned, since untrusted numbers may overflow.
-    const auto since =
-        static_cast<int64_t>(static_cast<uint64_t>(slot.time) + static_cast<uint64_t>(rank.offset) -
-                             static_cast<uint64_t>(start_));
-    const double micros = static_cast<double>(since) / 1e3;
-    // A better estimate of the clock must not change the order of events.
-    now_ = rank.last_time = std::max(rank.last_time, micros);
-  }
+  if (slot.kind != TraceKind::kMember) set_time(rank, slot);
   switch (slot.kind) {
     case TraceKind::kNegotiate:
       negotiate(number, slot.name);
@@ -218,7 +227,7 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
       break;
     case TraceKind::kBatch:
       if (rank.running.size() >= kMostRunning) rank.running.clear();
-      rank.running[slot.name] = {slot.dtype, false, 0, {}};
+      rank.running[slot.name] = {.dtype = slot.dtype};
       rank.last_batch = slot.name;
       break;
     case TraceKind::kMember:
@@ -232,6 +241,13 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
       break;
     case TraceKind::kCycle:
       cycle(number);
+      break;
+    case TraceKind::kOnStream:
+      leave(number, slot.name);
+      break;
+    case TraceKind::kBegan:
+    case TraceKind::kEnded:
+      ran(number, slot.name, slot.kind == TraceKind::kEnded);
       break;
     default:
       break;
@@ -275,17 +291,46 @@ void TraceFormat::activity(int32_t number, uint32_t batch, uint8_t word) {
     if (known) begin(number, part.tensor, rank.words[word]);
   });
   running.active = known;
+  running.word = known ? word : uint8_t{0};
 }
 
-void TraceFormat::done(int32_t number, uint32_t batch) {
+// Ends the events of a batch on this rank.
+void TraceFormat::leave(int32_t number, uint32_t batch) {
   Rank& rank = ranks_[number];
   const auto found = rank.running.find(batch);
-  if (found == rank.running.end()) return;
+  if (found == rank.running.end() || std::exchange(found->second.has_left, true)) return;
   for_members(rank, found->second, [&](const Part& part) {
     if (found->second.active) end(number, part, false);
     end(number, part, true, found->second.call);
   });
-  rank.running.erase(found);
+}
+
+// Adds the event of a batch on a device, in a thread of its own, since events of the next batch of its tensors may have
+// begun in that of the rank.
+void TraceFormat::ran(int32_t number, uint32_t batch, bool has_ended) {
+  Rank& rank = ranks_[number];
+  const auto found = rank.running.find(batch);
+  if (found == rank.running.end()) return;
+  Running& running = found->second;
+  if (!has_ended) running.began = now_;
+  if (!has_ended || running.began < 0) return;
+  const double took = now_ - running.began;
+  now_ = running.began;
+  for_members(rank, running, [&](const Part& part) {
+    const std::string& op = tensors_[part.tensor].op;
+    name_thread(part.tensor, size_ + number, cat("rank ", number, ", device"));
+    head("X", running.word == 0 ? op : rank.words[running.word]);
+    text_ += ", \"dur\": ";
+    put_time(text_, took);
+    tail(size_ + number, part.tensor + 1);
+    text_ += '}';
+    give();
+  });
+}
+
+void TraceFormat::done(int32_t number, uint32_t batch) {
+  leave(number, batch);
+  ranks_[number].running.erase(batch);
 }
 
 // Marks a cycle. Marks of the root are global in the trace, as in the original's.

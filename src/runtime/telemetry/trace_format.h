@@ -3,6 +3,7 @@
 // it, on its own thread. Plain data without I/O.
 //
 //   B NEGOTIATE_ALLREDUCE, X <rank>, E, B ALLREDUCE, B SHM_ALLREDUCE, E, E {dtype, shape}
+//   in the thread <ranks + rank>, for its device: X NCCL_ALLREDUCE
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,8 @@ class TraceFormat {
   struct Tensor {
     std::string op;  // "ALLREDUCE"
     bool is_message = false;
-    std::vector<bool> named;  // ranks whose thread has a name in the trace
+    // Threads with a name in the trace: those of the ranks, and those of their devices.
+    std::vector<bool> named;
   };
   // A tensor that a rank's number means. The number of a group means several.
   struct Part {
@@ -55,9 +57,12 @@ class TraceFormat {
   };
   struct Running {
     uint8_t dtype = 0;
-    bool active = false;  // an activity is open
-    int64_t call = 0;     // number of the call in its group, or 0
-    std::vector<uint32_t> names;
+    bool active = false;    // an activity is open
+    bool has_left = false;  // on a stream: its events have ended
+    uint8_t word = 0;       // its last activity
+    int64_t call = 0;       // number of the call in its group, or 0
+    double began = -1;      // on the device, in microseconds; -1: unknown
+    std::vector<uint32_t> names = {};
   };
   struct Rank {
     std::unordered_map<uint32_t, std::vector<Part>> names;
@@ -70,22 +75,27 @@ class TraceFormat {
     uint64_t dropped = 0;
     uint64_t lost = 0;  // events lost here, because of too many tensors
     double last_time = 0;
+    double device_time = 0;  // like last_time, for events of its device
   };
 
   void describe(int32_t rank, const TraceBatch& batch);
   void define(Rank& rank, uint32_t number, ByteView bytes);
   bool part_of(const TraceName& name, size_t index, Part* part);
+  void set_time(Rank& rank, const TraceSlot& slot);
   void apply(int32_t rank, const TraceSlot& slot);
   void negotiate(int32_t rank, uint32_t name);
   void add_member(int32_t rank, uint32_t name, int64_t call);
   void activity(int32_t rank, uint32_t batch, uint8_t word);
   void done(int32_t rank, uint32_t batch);
+  void leave(int32_t rank, uint32_t batch);
+  void ran(int32_t rank, uint32_t batch, bool has_ended);
   void cycle(int32_t rank);
   template <typename Use>
   void for_parts(Rank& rank, uint32_t number, Use&& use);
   template <typename Use>
   void for_members(Rank& rank, const Running& running, Use&& use);
 
+  void name_thread(uint32_t tensor, int32_t thread, std::string_view name);
   void begin(int32_t rank, uint32_t tensor, std::string_view name);
   void end(int32_t rank, const Part& part, bool last, int64_t call = 0);
   void end_all(int32_t rank, uint32_t tensor);

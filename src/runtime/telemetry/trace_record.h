@@ -23,6 +23,9 @@ enum class TraceKind : uint8_t {
   kActivity = 8,   // batch `name` begins the activity `detail`; 0: only ends the last one
   kDone = 9,       // batch `name` is complete
   kCycle = 10,     // the submissions of a batching window were announced
+  kOnStream = 11,  // batch `name` is on its device's stream, and the rank goes on without it
+  kBegan = 12,     // the device began batch `name`; not in the order of time
+  kEnded = 13,     // the device ended it; follows kBegan
 };
 
 struct TraceSlot {

@@ -17,7 +17,7 @@ constexpr size_t kMostCalls = 4096;
 void TraceRecorder::start(bool mark_cycles) {
   mark_cycles_ = mark_cycles;
   ++run_;
-  next_name_ = next_batch_ = 1;
+  next_name_ = 1;
   dropped_ = 0;
   words_.clear();
   calls_.clear();

@@ -74,6 +74,18 @@ class TraceRecorder {
     if (on_ && batch != 0) [[unlikely]]
       note_activity(batch, name);
   }
+  // Records that the batch is on its device's stream: its events end, except that of the device.
+  void leave(uint32_t batch) {
+    if (on_ && batch != 0) [[unlikely]]
+      add({now(), batch, TraceKind::kOnStream});
+  }
+  // Records the times in which the device executed the batch, before end_batch.
+  void ran(uint32_t batch, Clock::time_point began, Clock::time_point ended) {
+    if (!on_ || batch == 0) [[likely]]
+      return;
+    add({began.time_since_epoch().count(), batch, TraceKind::kBegan});
+    add({ended.time_since_epoch().count(), batch, TraceKind::kEnded});
+  }
   void end_batch(uint32_t batch) {
     if (on_ && batch != 0) [[unlikely]]
       add({now(), batch, TraceKind::kDone});
@@ -100,7 +112,8 @@ class TraceRecorder {
   bool mark_cycles_ = false;
   uint32_t run_ = 0;  // number of the timeline
   uint32_t next_name_ = 1;
-  uint32_t next_batch_ = 1;
+  uint32_t next_batch_ =
+      1;  // goes on in the next timeline, in which batches of the last one may end
   uint64_t dropped_ = 0;
   Clock::time_point since_{};
   std::vector<TraceSlot> slots_;

@@ -84,6 +84,20 @@ TEST_CASE("a step keeps the operation with its longest wait, and the one that en
   CHECK(log.first == 2);
 }
 
+TEST_CASE("a wait that is known late belongs to the step in which its operation began") {
+  Rank rank;
+  for (int i = 0; i < 4; ++i) rank.step(milliseconds(1));
+  rank.log.wait_ended_in(1, milliseconds(7), 5);
+  rank.log.wait_ended_in(1, milliseconds(3), 6);
+  rank.log.wait_ended_in(3, milliseconds(4), 7);  // the current step
+  CHECK((rank.log.steps[0].waited_microseconds == 1'000 && rank.log.steps[0].longest == 0));
+  CHECK((rank.log.steps[1].waited_microseconds == 7'000 && rank.log.steps[1].longest == 5));
+  CHECK((rank.log.total_waited == 9'000 && rank.log.waited == 4'000));
+  for (size_t i = 0; i < StepLog::kKept + 1; ++i) rank.step(milliseconds(0));
+  rank.log.wait_ended_in(3, milliseconds(9), 8);  // no longer kept
+  CHECK(rank.log.total_waited == 13'000);
+}
+
 TEST_CASE("a name of an operation is kept by its slot, and cut") {
   const auto names = std::make_unique<OperationNames>();
   names->set(3, "layer4.weight");

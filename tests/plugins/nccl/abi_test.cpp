@@ -89,7 +89,6 @@ static_assert(agree<abi::RedOpDestroy>(ncclRedOpDestroy));
 static_assert(abi::kOutOfMemory == int{cudaErrorMemoryAllocation});
 static_assert(abi::kNotReady == int{cudaErrorNotReady});
 static_assert(abi::kStreamNonBlocking == cudaStreamNonBlocking);
-static_assert(abi::kEventDisableTiming == cudaEventDisableTiming);
 static_assert(abi::kCaptureRelaxed == int{cudaStreamCaptureModeRelaxed});
 static_assert(abi::kCopyDefault == int{cudaMemcpyDefault});
 static_assert(agree<abi::GetDeviceCount>(cudaGetDeviceCount));
@@ -103,6 +102,7 @@ static_assert(agree<abi::StreamWaitEvent>(cudaStreamWaitEvent));
 static_assert(agree<abi::EventCreateWithFlags>(cudaEventCreateWithFlags));
 static_assert(agree<abi::EventRecord>(cudaEventRecord));
 static_assert(agree<abi::EventQuery>(cudaEventQuery));
+static_assert(agree<abi::EventElapsedTime>(cudaEventElapsedTime));
 static_assert(agree<abi::MallocAsync>(
     static_cast<cudaError_t (*)(void**, size_t, cudaStream_t)>(cudaMallocAsync)));
 static_assert(agree<abi::FreeAsync>(cudaFreeAsync));

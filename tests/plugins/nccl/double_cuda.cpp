@@ -100,6 +100,7 @@ struct Record {
   void reach() {
     const MutexLock lock(mutex);
     reached = true;
+    time = std::chrono::steady_clock::now();
     changed.notify_all();
   }
   void wait() {
@@ -114,6 +115,7 @@ struct Record {
   Mutex mutex;
   std::condition_variable changed;
   bool reached HVD_GUARDED_BY(mutex) = false;
+  std::chrono::steady_clock::time_point time;  // constant once reached
 };
 struct Event {
   // The last record, or nullptr. Threads may record an event and wait for it at the same time.
@@ -121,7 +123,7 @@ struct Event {
     std::shared_ptr<Record> last;
     std::shared_ptr<Capture> capture;
   };
-  explicit Event(int device) : device(device) {}
+  Event(int device, bool has_time) : device(device), has_time(has_time) {}
   State state() {
     const MutexLock lock(mutex);
     return current;
@@ -132,6 +134,7 @@ struct Event {
   }
 
   const int device;
+  const bool has_time;
   Mutex mutex;
   State current HVD_GUARDED_BY(mutex);
 };
@@ -142,9 +145,9 @@ namespace {
 // GPU that does not respond cannot be destroyed, and is not a leak.
 class LiveEvents {
  public:
-  void* add(int device) {
+  void* add(int device, bool has_time) {
     const MutexLock lock(mutex_);
-    return events_.emplace_back(std::make_unique<Event>(device)).get();
+    return events_.emplace_back(std::make_unique<Event>(device, has_time)).get();
   }
   void remove(void* event) {
     const MutexLock lock(mutex_);
@@ -162,6 +165,7 @@ LiveEvents& live_events() {
 }
 
 constexpr int kOutOfMemory = 2, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
+constexpr unsigned kDisableTiming = 2;
 constexpr int kIllegalState = 401, kForbiddenInCapture = 900, kSpoiledCapture = 901,
               kEventOfCapture = 907, kWrongThread = 908, kDevicesUnavailable = 46;
 
@@ -312,10 +316,10 @@ int cudaThreadExchangeStreamCaptureMode(int* mode) {
   *mode = Capture::exchange_mode(*mode);
   return 0;
 }
-int cudaEventCreateWithFlags(void** event, unsigned) {
+int cudaEventCreateWithFlags(void** event, unsigned flags) {
   if (const int error = begin_on_device("cudaEventCreateWithFlags"); error != 0) return error;
   log("event");
-  *event = live_events().add(current_device());
+  *event = live_events().add(current_device(), (flags & kDisableTiming) == 0);
   return 0;
 }
 int cudaEventDestroy(void* event) {
@@ -335,6 +339,15 @@ int cudaEventQuery(void* event) {
   const auto [record, capture] = event_of(event).state();
   if (capture != nullptr) return remember(kEventOfCapture);
   return record != nullptr && !record->is_reached() ? remember(kNotReady) : 0;
+}
+int cudaEventElapsedTime(float* milliseconds, void* from, void* to) {
+  if (const int error = begin_call("cudaEventElapsedTime"); error != 0) return error;
+  const auto began = event_of(from).state().last, ended = event_of(to).state().last;
+  const bool has_times = event_of(from).has_time && event_of(to).has_time;
+  if (!has_times || began == nullptr || ended == nullptr) return remember(kInvalidHandle);
+  if (!began->is_reached() || !ended->is_reached()) return remember(kNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(ended->time - began->time).count();
+  return 0;
 }
 int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
   if (const int error = begin_call("cudaStreamWaitEvent"); error != 0) return error;

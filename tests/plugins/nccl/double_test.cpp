@@ -17,6 +17,8 @@ namespace {
 
 namespace abi = hvd::ops::nccl::abi;
 
+constexpr unsigned kDisableTiming = 2;  // cudaEventDisableTiming
+
 // Sets a variable while the object lives.
 class Variable {
  public:
@@ -274,7 +276,7 @@ TEST_CASE("a stream that does not wait for the event of its input reads too earl
     const Stream writer, reader;
     const Communicator one(false);
     void* event = nullptr;
-    CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+    CHECK(HVD_CUDA(EventCreateWithFlags)(&event, kDisableTiming) == 0);
     bool is_early = false;
     float input = 0, output = 0;
     for (float next = 1; next <= rounds && !is_early; ++next) {
@@ -640,7 +642,7 @@ constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
 std::pair<int, int> capture_beside(int mode, int other_mode) {
   const Stream captured, other;
   void *event = nullptr, *graph = nullptr;
-  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, kDisableTiming) == 0);
   CHECK(HVD_CUDA(EventRecord)(event, other.get()) == 0);
   other.synchronize();
   CHECK(of_double<BeginCapture>("cudaStreamBeginCapture")(captured.get(), mode) == 0);
@@ -669,7 +671,7 @@ TEST_CASE("a thread that is not relaxed spoils the capture of another by an unsa
 TEST_CASE("a capture draws in streams that wait for its events, and runs nothing") {
   const Stream captured, drawn;
   void *event = nullptr, *graph = nullptr;
-  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, kDisableTiming) == 0);
   int calls = 0;
   const auto count = [](void* to) { ++*static_cast<int*>(to); };
   const auto end = of_double<EndCapture>("cudaStreamEndCapture");
@@ -707,7 +709,7 @@ TEST_CASE("stream 0 is the default stream of the current device") {
   void* events[2] = {};
   for (const int device : {0, 1}) {
     CHECK(HVD_CUDA(SetDevice)(device) == 0);
-    CHECK(HVD_CUDA(EventCreateWithFlags)(&events[device], abi::kEventDisableTiming) == 0);
+    CHECK(HVD_CUDA(EventCreateWithFlags)(&events[device], kDisableTiming) == 0);
     CHECK(HVD_CUDA(EventRecord)(events[device], nullptr) == 0);
   }
   CHECK(HVD_CUDA(StreamSynchronize)(nullptr) == 0);  // the null stream of device 1
@@ -723,7 +725,7 @@ TEST_CASE("stream 0 is the default stream of the current device") {
 TEST_CASE("an event is recorded on streams of its device, and any stream may wait for it") {
   const Stream one(1), zero(0);  // device 0 is current
   void* event = nullptr;
-  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, kDisableTiming) == 0);
   CHECK(HVD_CUDA(EventRecord)(event, one.get()) == 400);
   CHECK(HVD_CUDA(SetDevice)(1) == 0);
   CHECK(HVD_CUDA(EventRecord)(event, zero.get()) == 0);
@@ -731,6 +733,33 @@ TEST_CASE("an event is recorded on streams of its device, and any stream may wai
   one.synchronize();
   CHECK(HVD_CUDA(EventQuery)(event) == 0);
   of_double<int(void*)>("cudaEventDestroy")(event);
+}
+
+TEST_CASE("the time between events is known once their stream has reached both") {
+  const Stream stream;
+  std::vector<void*> events(3);
+  for (size_t i = 0; i < events.size(); ++i) {
+    CHECK(HVD_CUDA(EventCreateWithFlags)(&events[i], i < 2 ? 0 : kDisableTiming) == 0);
+  }
+  const auto elapsed = HVD_CUDA(EventElapsedTime);
+  float milliseconds = -1;
+  CHECK(elapsed(&milliseconds, events[0], events[1]) == 400);  // not recorded
+  std::atomic<bool> may_go{false};
+  for (void* event : events) {
+    CHECK(HVD_CUDA(EventRecord)(event, stream.get()) == 0);
+    if (event != events[0]) continue;
+    const auto wait = [](void* flag) {
+      while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+    };
+    CHECK(HVD_CUDA(LaunchHostFunc)(stream.get(), wait, &may_go) == 0);
+  }
+  CHECK(elapsed(&milliseconds, events[0], events[1]) == abi::kNotReady);
+  may_go.store(true);
+  stream.synchronize();
+  CHECK(elapsed(&milliseconds, events[0], events[1]) == 0);
+  CHECK(milliseconds > 0);
+  CHECK(elapsed(&milliseconds, events[0], events[2]) == 400);  // has no time
+  for (void* event : events) of_double<int(void*)>("cudaEventDestroy")(event);
 }
 
 TEST_CASE("a thread keeps its last error until it takes it") {

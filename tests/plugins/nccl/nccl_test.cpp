@@ -217,12 +217,22 @@ TEST_CASE("a batch waits on the device for its event, and no thread waits with i
   of_double<int(void*, void*)>("cudaEventRecord")(event, stream);
   hvd_batch batch = work.ready(0);
   batch.ready_events = &event;
+  static std::vector<int64_t> times;
+  times.clear();
+  batch.ran = [](void*, int64_t began, int64_t ended) { times = {began, ended}; };
   Outcome outcome;
   rank.start(batch, outcome);
   for (int i = 0; i < 20; ++i) CHECK(!rank.poll_once(outcome));
+  CHECK(times.empty());
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+  const int64_t released = now();
   may_go.store(true);
   REQUIRE(rank.is_over(outcome));
   CHECK(outcome.status == HVD_OK);
+  REQUIRE(times.size() == 2);
+  // The device begins after the wait for the input. The event's time is a float in milliseconds.
+  CHECK(times[0] > released - 1000);
+  CHECK((times[0] < times[1] && times[1] <= now()));
   hvd::test::check_outcome(work, 0, [](size_t) { return 7.0; });
   of_double<int(void*)>("cudaEventDestroy")(event);
   of_double<int(void*)>("cudaStreamDestroy")(stream);
