@@ -369,12 +369,6 @@ rm -rf .venv uv.lock
 sed -i 's/"horovod==VERSION"//' pyproject.toml
 step uv run --with
 uv run --quiet --with horovodrun==VERSION horovodrun -np 2 python -c 'import horovod, sys; print("rank of", sys.prefix)'
-step pip
-began=$(date +%s%N)
-python3 -m venv /opt/horovod
-/opt/horovod/bin/pip install --quiet horovod==VERSION
-/opt/horovod/bin/horovodrun --check-build --require Gloo
-echo "milliseconds $((($(date +%s%N) - began) / 1000000))"
 """
 TRAIN = """import sys
 import numpy, horovod.numpy as hvd
@@ -417,33 +411,36 @@ def test_uvx_uv_run_and_pipx_start_jobs_in_a_clean_root():
             parts["uv run"],
         )
         expect(parts["uv run --with"].count("rank of ") == 2, parts["uv run --with"])
-        milliseconds = int(re.search(r"milliseconds (\d+)", parts["pip"])[1])
-        expect(milliseconds <= 10_000, f"from the wheel to --check-build: {milliseconds} ms; a user has it in 10 s")
 
 
-# The first command of the README, with a script that needs no framework.
-FIRST = """began=$(date +%s%N)
-{lines}
+# A build that is not portable needs these packages of Debian 12.
+LIBRARIES = set() if packages_test.RELEASE else {"libssl3", "libyaml-cpp0.7"}
+# The first command of the README, with a script that needs no framework, and the newest NumPy.
+FIRST = """{lines}
 horovodrun --check-build --require Gloo
-echo "milliseconds $((($(date +%s%N) - began) / 1000000))"
 times
+pip install --quiet --upgrade --find-links /var/cache/numpy numpy
 cat >train.py <<'END'
-import horovod, horovod._common as hvd
+import sys
+import horovod, numpy
+import horovod.numpy as hvd
 hvd.init()
-print("rank", hvd.rank(), "imports", horovod.__file__, "and gathers", hvd.allgather_object(hvd.rank()))
+found = hvd.allreduce(numpy.ones(1) + hvd.rank(), op=hvd.Sum)[0]
+print("rank", hvd.rank(), "imports", horovod.__file__, "and sums", found, "by", sys.version, "and", numpy.__version__)
 END
 {first}
 """
 
 
-def in_a_bare_root(suite):
-    """Runs the README's commands in a root of Debian with Python and venv, and stubs of PyTorch and NumPy."""
+def need_root_of(suite):
     packages_test.need_roots()
-    is_release = packages_test.RELEASE is not None
-    if suite != "bookworm" and not is_release:
+    if suite != "bookworm" and packages_test.RELEASE is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the portable wheel of a release")
-    # A build that is not portable needs the last two, of Debian 12.
-    packages = {"python3-venv"} if is_release else {"python3-venv", "libssl3", "libyaml-cpp0.7"}
+
+
+def in_a_bare_root(suite, python, package="python3-venv"):
+    """Runs the README's commands in a root of Debian with this version of Python and venv, and a stub of PyTorch."""
+    need_root_of(suite)
     readme = (ROOT / "README.md").read_text()
     (lines,) = re.findall(r"(?ms)^## Install\n\n```sh [^\n]*\n(.*?)^```", readme)
     (first,) = re.findall(r"(?m)^horovodrun -np 2 python3 train.py$", readme)
@@ -451,37 +448,43 @@ def in_a_bare_root(suite):
     about = "Metadata-Version: 2.1\nName: {0}\nVersion: 2.0\n"
     with packages_test.folder() as path:
         root = path / "root"
-        make_root(root, packages, is_kept=True, suite=suite)
+        make_root(root, {package, *LIBRARIES}, is_kept=True, suite=suite)
+        if not (root / "usr/bin/python3").exists():
+            (root / "usr/bin/python3").symlink_to(f"python{python}")
+        download_wheels(root / "var/cache/numpy", python, "numpy")
         shutil.copytree(wheels(), root / "var/cache/wheels")
         for name in ("torch", "numpy"):
             files = {f"{name}/__init__.py": (b"", 0o644)}
             wheel_files.write_wheel(root / "var/cache/wheels", name, "2.0", "py3-none-any", files, about.format(name))
         about = "python3 --version; ldd --version | head -n 1"
         code, words = packages_test.inside(
-            root, "sh", "-ec", f"{about}; cd /root; export PIP_NO_INDEX=1 PIP_PROGRESS_BAR=off\n{script}"
+            root, "sh", "-ec", f"{about}; cd /root; export PIP_NO_INDEX=1 PIP_PROGRESS_BAR=off\n{script}", seconds=1500
         )
         print(f"{suite}: {words}")
         expect(code == 0, f"{suite}: {words}")
-        found = re.findall(r"rank [01] imports /root/venv/lib/.* and gathers \[0, 1\]", words)
+        by = rf"by {re.escape(python)}\..* and 2\.[4-9]\."  # NumPy 2.5 needs Python 3.12
+        found = re.findall(rf"rank [01] imports /root/venv/lib/.* and sums 3\.0 {by}", words)
         expect(len(found) == 2, words)
-        seconds = int(re.search(r"milliseconds (\d+)", words)[1]) / 1000
-        if os.getloadavg()[0] > os.cpu_count():  # use processor time on a busy machine
-            seconds = sum(int(m) * 60 + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", words))
-        print(f"from the wheel to --check-build: {seconds:.1f} s")
+        # A machine without other work needs no more than its processor time: there is no network.
+        seconds = sum(int(m) * 60 + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", words))
         expect(seconds <= 10, f"from the wheel to --check-build: {seconds:.1f} s; a user has it in 10 s")
 
 
 def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_debian_12():
-    in_a_bare_root("bookworm")
+    in_a_bare_root("bookworm", "3.11")
 
 
 def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_debian_13():
-    in_a_bare_root("trixie")
+    in_a_bare_root("trixie", "3.13")
 
 
 def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_unstable():
-    """A machine with the newest Python and glibc."""
-    in_a_bare_root("sid")
+    """A machine with the newest glibc."""
+    in_a_bare_root("sid", "3.14")
+
+
+def test_the_install_lines_of_the_readme_work_with_python_3_15():
+    in_a_bare_root("sid", "3.15", "python3.15-venv")
 
 
 # Dependencies of this project, and of PyTorch except CUDA.
@@ -489,20 +492,25 @@ BESIDE_TORCH = "numpy filelock typing-extensions setuptools sympy networkx jinja
 CUDA = r"(?m)^Requires-Dist: ((?:nvidia|cuda|triton)[\w-]*)(?:\[.*?\])?[^;]*?(\d[\w.]*)\s*(?:;|$)"
 
 
-def newest_torch(folder, python):
-    """Fills a folder with the newest PyTorch of PyPI for this version of Python and all its dependencies, with stubs in
-    place of 2 GB for CUDA. Returns the version."""
+def download_wheels(folder, python, *packages):
+    """Fills a folder with the newest wheels of PyPI for this version of Python."""
     need_installers()
     tags = ["2_28", "2_27", "2_17", "2_5", "2014", "1"]
-    for what in (["--no-deps", "torch"], BESIDE_TORCH.split()):
-        code, words = download(
-            *("env", "PIP_CONSTRAINT=/dev/null", INSTALLERS, "-m", "pip", "download", "--quiet"),
-            *("--only-binary", ":all:", "--python-version", python, "--dest", folder),
-            *(f"--platform=manylinux{'_' * ('_' in tag)}{tag}_{os.uname().machine}" for tag in tags),
-            *what,
-        )
-        if code != 0:
-            raise Skip(f"pip download {what[-1]}: {words.strip().splitlines()[-1]}")
+    code, words = download(
+        *("env", "PIP_CONSTRAINT=/dev/null", INSTALLERS, "-m", "pip", "download", "--quiet"),
+        *("--only-binary", ":all:", "--python-version", python, "--dest", folder),
+        *(f"--platform=manylinux{'_' * ('_' in tag)}{tag}_{os.uname().machine}" for tag in tags),
+        *packages,
+    )
+    if code != 0:
+        raise Skip(f"pip download {packages[-1]}: {words.strip().splitlines()[-1]}")
+
+
+def newest_torch(folder, python):
+    """Fills a folder with the newest PyTorch and all its dependencies, with stubs in place of 2 GB for CUDA. Returns
+    the version."""
+    download_wheels(folder, python, "--no-deps", "torch")
+    download_wheels(folder, python, *BESIDE_TORCH.split())
     (torch,) = folder.glob("torch-*.whl")
     with zipfile.ZipFile(torch) as archive:
         (about,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -534,9 +542,7 @@ python3 train.py
 def readme_in_a_bare_root(suite, python):
     """A user of a root with git, Python and venv: the quick start with the wheel, then the install line and the
     tutorials, which find no module of the system."""
-    packages_test.need_roots()
-    if packages_test.RELEASE is None and suite != "bookworm":
-        raise Skip("HVD_TEST_RELEASE names no folder with the portable wheel of a release")
+    need_root_of(suite)
     readme, page = (text.read_text() for text in (ROOT / "README.md", ROOT / "docs/tutorials/pytorch.md"))
     (lines,) = re.findall(r"(?ms)^## Install\n\n```sh [^\n]*\n(.*?)^```", readme)
     (quick,) = re.findall(r"(?m)^\./packaging/quickstart\.sh$", readme)
@@ -545,10 +551,9 @@ def readme_in_a_bare_root(suite, python):
     (check,) = re.findall(r"`(horovodrun --check-build)`", readme)
     tutorial = "\n".join(re.findall(r"(?ms)^```sh run\n(.*?)^```", page)).replace("cd examples/tutorials\n", "")
     expect("torch_one.py" in tutorial and "torch_many.py" in tutorial, tutorial)
-    libraries = set() if packages_test.RELEASE else {"libssl3", "libyaml-cpp0.7"}  # if the build is not portable
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as name:
         root = pathlib.Path(name) / "root"
-        make_root(root, {"git", "python3-venv", "ca-certificates", *libraries}, is_kept=True, suite=suite)
+        make_root(root, {"git", "python3-venv", "ca-certificates", *LIBRARIES}, is_kept=True, suite=suite)
         kept = root / "var/cache/wheels"
         kept.mkdir()
         version_of_torch = newest_torch(kept, python)
@@ -561,11 +566,12 @@ def readme_in_a_bare_root(suite, python):
         expect(code == 0, words)
 
         def run(script):
+            began = time.monotonic()
             settings = "export PIP_NO_INDEX=1 PIP_FIND_LINKS=/var/cache/wheels PIP_PROGRESS_BAR=off\n"
             code, words = run_on_another_debian(
                 root, "bash", "-c", settings + script.replace("FOLDER", "/var/cache/wheels"), seconds=1500, mounts=()
             )
-            print(f"{suite}: {words}")
+            print(f"{suite}, {time.monotonic() - began:.0f} s: {words}", flush=True)
             expect(code == 0, words)
             return words
 
