@@ -6,7 +6,7 @@
 #
 # --aarch64 cross-builds the wheel horovodrun for 64-bit ARM alone, by the packages of packages-cross.txt, against a
 # sysroot in build-aarch64, for which apt downloads those of packages-aarch64.txt.
-# PYTHON (default python3) has pip, build, scikit-build-core, auditwheel, abi3audit, check-wheel-contents and twine.
+# PYTHON has the packages of PyPI that the script names; without it, the script installs them into build/venv-release.
 # BUILD_DIR=FOLDER builds there, and again only what has changed since the last time.
 set -euo pipefail
 processor=$(uname -m)
@@ -17,8 +17,13 @@ fi
 [[ $# -ge 1 && $1 != -* ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 mkdir -p "$1"
 output=$(realpath "$1")
-python=${2:-python3}
+python=${2:-build/venv-release/bin/python3}
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+if [[ $# -lt 2 && ! -f build/venv-release/ready ]]; then
+  python3 -m venv build/venv-release
+  "$python" -m pip install --quiet build scikit-build-core wheel auditwheel abi3audit check-wheel-contents twine
+  touch build/venv-release/ready
+fi
 glibc=2_34
 tag=manylinux_${glibc}_$processor
 # ccache passes relative paths to the compiler, which -ffile-prefix-map does not match: the bytes would differ.
