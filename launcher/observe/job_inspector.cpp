@@ -273,10 +273,7 @@ net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
 }
 
 net::Task<std::string> JobInspector::metrics() {
-  constexpr size_t kMostHosts = 64;  // each has 17 samples
-  const auto level = parse_metrics_level(options_.settings.output.metrics_level);
-  const bool is_small = hosts_.hosts().size() <= kMostHosts;
-  return metrics(level.value_or(is_small ? MetricsLevel::kHosts : MetricsLevel::kSummary));
+  return metrics(metrics_level_of(options_.settings.output.metrics_level, hosts_.hosts().size()));
 }
 
 net::Task<void> JobInspector::show_stacks() {

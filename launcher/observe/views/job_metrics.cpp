@@ -144,6 +144,11 @@ std::optional<MetricsLevel> parse_metrics_level(std::string_view word) {
   return static_cast<MetricsLevel>(found - kLevels.begin());
 }
 
+MetricsLevel metrics_level_of(std::string_view word, size_t hosts) {
+  return parse_metrics_level(word).value_or(hosts <= 64 ? MetricsLevel::kHosts
+                                                        : MetricsLevel::kSummary);
+}
+
 void JobMetrics::set(size_t host, const HostAnswer& answer, Clock::time_point now) {
   for (const HostMetrics& metrics : answer.sample.metrics)
     hosts_[host] = {.has_answered = true, .answered_at = now, .last = metrics};

@@ -16,10 +16,12 @@
 
 namespace hvd::launcher {
 
-// Each level contains the previous one. The size of the first two depends on neither hosts nor ranks.
+// Each level contains the previous one. The size of a summary depends on neither hosts nor ranks.
 enum class MetricsLevel : uint8_t { kSummary, kHosts, kRanks };
 // "summary", "host" or "rank".
 std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
+// The level of --metrics-level; without a word kHosts for at most 64 hosts, with 17 samples each, else kSummary.
+MetricsLevel metrics_level_of(std::string_view word, size_t hosts);
 
 class JobMetrics {
  public:

@@ -180,4 +180,11 @@ TEST_CASE("an answer without metrics counts as none, and levels have names") {
   CHECK(parse_metrics_level("rank") == MetricsLevel::kRanks);
 }
 
+TEST_CASE("without --metrics-level, up to 64 hosts have samples") {
+  CHECK(metrics_level_of("", 64) == MetricsLevel::kHosts);
+  CHECK(metrics_level_of("", 65) == MetricsLevel::kSummary);
+  CHECK(metrics_level_of("summary", 1) == MetricsLevel::kSummary);
+  CHECK(metrics_level_of("host", 65) == MetricsLevel::kHosts);
+}
+
 }  // namespace hvd::launcher
