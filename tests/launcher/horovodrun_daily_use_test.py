@@ -125,6 +125,7 @@ class Scripts(Folder):
 
     def test_a_command_alone_starts_a_rank_for_each_gpu(self):
         self.file("train.py", "import os; print(os.environ['HOROVOD_SIZE'])\n")
+        self.refused("--min-np", "1", "train.py", says="give the number of ranks with -np N")
         # A private /dev with files in place of the devices.
         devices = self.folder / "dev"
         devices.mkdir()
