@@ -29,7 +29,7 @@ extern "C" {
 #define HVD_API
 #endif
 
-/* Version of this library, "MAJOR.MINOR.PATCH". Never NULL; static storage. */
+/* Returns the version of this library, "MAJOR.MINOR.PATCH". Never NULL; static storage. */
 HVD_API const char* hvd_version(void);
 
 /* ---- Start and end ------------------------------------------------------------------------- */
@@ -46,16 +46,16 @@ typedef struct hvd_init_options {
   const uint32_t* process_set_sizes;
   const int32_t* process_set_ranks;
   /* The ranks that form a separate job. Each of these ranks passes an equal list, which contains it.
-   * The new job numbers them from 0 in the order of the list. rank_count 0 means all ranks. */
+   * The new job numbers these ranks from 0 in the order of the list. rank_count 0 means all ranks. */
   uint32_t rank_count;
   const int32_t* ranks;
-  /* NULL, or a callback. The library calls it once, when ranks that were already training have admitted this
-   * process (hvd_is_provisional), inside the call that waited for them. It may call any function of the library. */
+  /* NULL, or a callback. The library calls the callback once, when ranks that were already training have admitted this
+   * process (hvd_is_provisional), inside the call that waited for them. The callback may call any function. */
   void (*joined)(void);
-  /* NULL, or a broadcast of the caller that replaces the environment: this process is `rank` of `size`. hvd_init
-   * calls it once, on its own thread. It copies a text of at most `room` bytes from rank 0 to all other ranks.
-   * *length is the size of the text: rank 0 reads it, the other ranks set it. It returns 0, or another value on
-   * failure. The text contains the job's secret: only ranks of the job may see it. */
+  /* NULL, or a broadcast of the caller that replaces the environment: this process is `rank` of `size`.
+   * hvd_init calls it once, on the calling thread, to copy a text of at most `room` bytes from rank 0 to all
+   * other ranks. *length is the size of the text: rank 0 reads it, the other ranks set it. The callback returns
+   * 0, or another value on failure. The text contains the job's secret: only ranks of the job may see it. */
   int32_t rank, size;
   int (*share)(void* context, char* text, size_t* length, size_t room);
   void* context;
@@ -68,14 +68,14 @@ typedef struct hvd_init_options {
 HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
 
 /* Leaves the job. The process sets with this rank end, including the set of all ranks: their
- * pending work fails with HVD_ABORTED on all ranks. Blocks until all other ranks know that this
- * rank leaves, and until each process set without it has ended too, by hvd_shutdown of a member.
+ * pending work fails with HVD_ABORTED on all ranks. Blocks until all other ranks know that this rank
+ * leaves, and until each process set without this rank has ended too, by hvd_shutdown of a member.
  * Without hvd_init, returns HVD_OK and does nothing. */
 HVD_API int hvd_shutdown(char* error, size_t error_size);
 /* Like hvd_shutdown, at the end of a failed program: process sets without this rank also fail. */
 HVD_API int hvd_shutdown_failed(char* error, size_t error_size);
 
-/* 1 between a successful hvd_init and hvd_shutdown, else 0. */
+/* Returns 1 between a successful hvd_init and hvd_shutdown, else 0. */
 HVD_API int hvd_is_initialized(void);
 
 /* ---- Identity: each function returns -1 if not initialised - -------------------------------- */
@@ -86,7 +86,7 @@ HVD_API int32_t hvd_local_rank(void); /* number of this rank among the ranks of 
 HVD_API int32_t hvd_local_size(void); /* number of ranks on this host */
 HVD_API int32_t hvd_cross_rank(void); /* number of this host among hosts with this local rank */
 HVD_API int32_t hvd_cross_size(void); /* number of hosts that have a rank with this local rank */
-/* 1 when every host has the same number of ranks, else 0. */
+/* Returns 1 when every host has the same number of ranks, else 0. */
 HVD_API int32_t hvd_is_homogeneous(void);
 
 /* ---- Elastic jobs, whose processes come and go ------------------------------------------------
@@ -94,31 +94,31 @@ HVD_API int32_t hvd_is_homogeneous(void);
  * leaves the current generation, and hvd_init joins the next one. When the launcher finds that a process
  * or host is lost, pending work fails with HVD_ABORTED and that cause. */
 
-/* 1 from hvd_init until the ranks that are training admit this process, else 0. Meanwhile the identity
+/* Returns 1 from hvd_init until the ranks that are training admit this process, else 0. Meanwhile the identity
  * functions and hvd_alloc work. hvd_complete_init, hvd_submit and all other functions that need the job
  * block until the ranks have finished a step and admit all new processes. */
 HVD_API int32_t hvd_is_provisional(void);
 /* Waits until the ranks that are training admit this process. With takes_any_place 1, the rank and
  * size may change: the caller must read them again. */
 HVD_API int hvd_complete_init(int32_t takes_any_place, char* error, size_t error_size);
-/* Number of the generation, from 0; -1 if not initialised. */
+/* Returns the number of the generation, from 0; -1 if not initialised. */
 HVD_API int32_t hvd_generation(void);
-/* 1 if a rank of an elastic job was not in the previous generation, else 0. Equal on all ranks. */
+/* Returns 1 if a rank of an elastic job was not in the previous generation, else 0. Equal on all ranks. */
 HVD_API int32_t hvd_has_new_ranks(void);
-/* Changes that the launcher has announced for the next generation: the sum of 1 (hosts removed)
- * and 2 (hosts added), or 0. Ranks may see a change at different times. The first call notifies
+/* Returns the changes that the launcher has announced for the next generation: the sum of 1 (hosts
+ * removed) and 2 (hosts added), or 0. Ranks may see a change at different times. The first call notifies
  * the launcher that this program handles a change of ranks itself. If no rank has called
  * hvd_host_updates, the launcher restarts all ranks at each change. */
 HVD_API int32_t hvd_host_updates(void);
-/* Seconds until the host of this process must leave the job, for example after SIGTERM to its
- * agent; -1 if unknown. */
+/* Returns the seconds until the host of this process must leave the job, for example after
+ * SIGTERM to its agent; -1 if unknown. */
 HVD_API int32_t hvd_leave_seconds(void);
-/* Reports that the program has saved its state on this rank. If an error ends a process, and the same
- * error ends a second one before any rank calls this, the launcher of an elastic job ends the job. */
+/* Reports that the program has saved its state on this rank. If an error ends a process, and the same error
+ * ends a second process before any rank calls this function, the launcher of an elastic job ends the job. */
 HVD_API void hvd_state_committed(void);
-/* The program calls these when it begins or has ended the work that it repeats when the ranks change, or when an
- * exception has left this work. A process that ends inside this work has failed, even with exit code 0: the other
- * ranks continue without it. After an exception, it has failed unless its exit code is 0. Elastic jobs only. */
+/* Mark the section that the program repeats when the ranks change: its begin, its end, and its end by an
+ * exception. A process that ends inside the section has failed, even with exit code 0, and the other ranks
+ * continue. A process that ends after an exception has failed unless its exit code is 0. Elastic jobs only. */
 HVD_API void hvd_elastic_run_entered(void);
 HVD_API void hvd_elastic_run_returned(void);
 HVD_API void hvd_elastic_run_raised(void);
@@ -196,9 +196,9 @@ typedef struct hvd_tensor {
   int32_t dtype;        /* hvd_dtype */
   int32_t ndim;         /* 0 is a scalar */
   const int64_t* shape; /* ndim extents; copied by hvd_submit */
-  /* The runtime reads it until the work is complete. May be NULL when the tensor is empty. */
+  /* The runtime reads the input until the work is complete. May be NULL when the tensor is empty. */
   const void* input;
-  /* The runtime writes it. allreduce, broadcast: the size of the input; may be the input itself.
+  /* The runtime writes the output. allreduce, broadcast: the size of the input; may be the input itself.
    * reducescatter: this rank's rows, apart from the input; NULL: the runtime owns the output (hvd_output).
    * allgather, alltoall: NULL, because the runtime owns the output. */
   void* output;
@@ -206,15 +206,15 @@ typedef struct hvd_tensor {
 
 /* Bits of hvd_submission.flags.
  * HVD_KEEPS_TENSORS: when the work fails and hvd_release returns HVD_IN_PROGRESS, the caller keeps the
- *   tensors. Without it, a backend that cannot abandon an operation (MPI) works on copies.
+ *   tensors. Without this flag, a backend that cannot abandon an operation (MPI) works on copies.
  * HVD_AWAITS_START: the inputs are still being computed: the work begins with hvd_start.
  * HVD_STAGED: the tensors are copies of tensors on `device`, in host memory that the device can use. The
  *   other ranks may submit copies too, tensors in host memory, or tensors on devices. In the last case the
  *   work runs on devices, with the copies. hvd_output.device has the location of the outputs.
  * HVD_STREAM_ORDERED: the caller waits by hvd_wait_on_stream. The name and the memory of work on a device are in
  *   flight until the work is on the device's stream: later work follows in the order of that stream.
- * HVD_TRIAL: the work is a trial of a backend for device memory (hvd_runs_on_device). Reports of stalls
- *   leave it out. */
+ * HVD_TRIAL: the work is a trial of a backend for device memory (hvd_runs_on_device). Reports of
+ *   stalls leave the trial out. */
 #define HVD_KEEPS_TENSORS 1
 #define HVD_AWAITS_START 2
 #define HVD_STAGED 4
@@ -232,7 +232,7 @@ typedef struct hvd_submission {
                         * uses one device. Outputs that the runtime owns are on the same device */
   int32_t flags;         /* 0, or the sum of bits above */
   double prescale;       /* factor before the reduction; 0 reads as 1 */
-  double postscale;      /* factor after it; 0 reads as 1 */
+  double postscale;      /* factor after the reduction; 0 reads as 1 */
   void* stream;          /* the framework's current stream, NULL on CPU */
   void* ready_event;     /* on a device: the event after which the inputs may be read and the
                         * outputs written; NULL: now. Must exist until the work is complete */
@@ -266,13 +266,13 @@ HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, cha
 HVD_API int hvd_start(hvd_handle handle, char* error, size_t error_size);
 
 /* Sets *runs to 0 if the job has no backend that runs such work on device memory: the caller must copy the
- * tensors to host memory. *runs 1: the job has such a backend. *runs 2: the job has one, which each process set
- * must try first, because HOROVOD_GPU_OPERATIONS is not set; until then, the caller copies the tensors
+ * tensors to host memory. *runs 1: the job has such a backend. *runs 2: the job has a backend that each process
+ * set must try first, because HOROVOD_GPU_OPERATIONS is not set; until then, the caller copies the tensors
  * (HVD_STAGED). The arguments are those of hvd_submission and hvd_tensor. *runs is equal on all ranks.
  *
- * A trial is a broadcast of bytes in host memory with HVD_TRIAL and the rank's device, by all ranks of the
- * set. It opens the backend. Its output is the reason why this rank cannot use the backend, or empty. If it is
- * empty on all ranks, they may submit work on devices; a rank may learn this later than another. */
+ * A trial is a broadcast of bytes in host memory with HVD_TRIAL and the rank's device, by all ranks of the set, which
+ * opens the backend. Its output is the reason why this rank cannot use the backend, or empty. If this output is empty
+ * on all ranks, the ranks may submit work on devices. Ranks may learn this result at different times. */
 HVD_API int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                                double postscale, int32_t* runs, char* error, size_t error_size);
 
@@ -301,9 +301,9 @@ typedef struct hvd_output {
   const int64_t* shape;
   const int32_t* received_splits; /* alltoall: rows from each rank, else NULL */
   uint32_t received_split_count;
-  int32_t last_joined_rank; /* join, else -1 */
-  int32_t process_set;      /* hvd_add_process_set, hvd_remove_process_set: its id, else -1 */
-  int32_t device;           /* of an output that the runtime owns; else HVD_CPU */
+  int32_t last_joined_rank; /* join: the last rank that joined; else -1 */
+  int32_t process_set;      /* id of an added or removed process set, else -1 */
+  int32_t device;           /* device of an output that the runtime owns; else HVD_CPU */
   int32_t source_rank;      /* hvd_recv: the sender's rank of the job, else -1 */
 } hvd_output;
 
@@ -315,9 +315,9 @@ HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output
 
 /* Releases a handle. Frees complete work and the outputs that the runtime owns; no device may still
  * use these outputs. Unfinished work continues, and its buffers must exist until it is complete:
- * call hvd_wait first. HVD_IN_PROGRESS, only with HVD_KEEPS_TENSORS: the handle is released, but the work
- * has failed while a library runs it, which cannot be stopped: inputs and outputs must exist, unused,
- * until the process ends. */
+ * call hvd_wait first. HVD_IN_PROGRESS, only with HVD_KEEPS_TENSORS: the handle is released, and
+ * the work has failed, but a library that cannot be stopped still runs it. Inputs and outputs must
+ * then exist, unused, until the process ends. */
 HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
 
 /* ---- Messages between two ranks ----------------------------------------------------------------
@@ -328,7 +328,7 @@ HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
  * Handles are those of hvd_submit, also for hvd_poll, hvd_wait and hvd_release.
  *
  * A send is complete when its memory may be used again; the message may then still be in flight. The send of a
- * small message is complete at once, that of a larger one when it was received. Two ranks that both wait for a
+ * small message is complete at once, the send of a larger message when it was received. Two ranks that both wait for a
  * send before they receive may therefore deadlock. Sender and receiver must pass the same dtype and count;
  * otherwise the receive fails with HVD_INVALID_ARGUMENT, and so does the send, unless it is complete.
  *
@@ -373,13 +373,13 @@ HVD_API int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error
  * messages, may be NULL. HVD_UNIMPLEMENTED: a job without the built-in links. */
 HVD_API int hvd_group_create(const int32_t* ranks, uint32_t count, const char* name, int32_t* group,
                              char* error, size_t error_size);
-/* Ends a group on this rank. Its incomplete calls fail with HVD_ABORTED at once, and so do those
- * of the other members. Calls that are complete here become complete on all members. */
+/* Ends a group on this rank. Its incomplete calls fail with HVD_ABORTED at once, and so do the
+ * calls of the other members. Calls that are complete here become complete on all members. */
 HVD_API int hvd_group_destroy(int32_t group, char* error, size_t error_size);
 
 /* Operations that only groups have, in addition to hvd_op_kind. */
 typedef enum hvd_group_op {
-  HVD_GROUP_REDUCE = 64, /* an allreduce whose output the root alone has */
+  HVD_GROUP_REDUCE = 64, /* an allreduce whose output only the root gets */
   HVD_GROUP_GATHER = 65,
   HVD_GROUP_SCATTER = 66
 } hvd_group_op;
@@ -387,11 +387,11 @@ typedef enum hvd_group_op {
 typedef struct hvd_group_call {
   size_t struct_size;
   int32_t group;
-  int32_t op;        /* hvd_op_kind but HVD_JOIN, or hvd_group_op */
-  int32_t reduce_op; /* of a reduction: average (not of bool), sum, min, max, product */
+  int32_t op;        /* hvd_op_kind without HVD_JOIN, or hvd_group_op */
+  int32_t reduce_op; /* for a reduction: average (not for bool), sum, min, max, product */
   int32_t dtype;
   int32_t root_rank; /* broadcast, reduce, gather, scatter: a rank of the job */
-  int32_t tag;       /* a meaning of the caller's, which the members compare; 0: none */
+  int32_t tag;       /* a number of the caller, which the members compare; 0: none */
   /* Number of elements. allreduce, reduce, broadcast: in the input and in the output; allgather, gather: in
    * the input (the output has as many for each member); reducescatter, scatter: in the output (the input has
    * as many for each member); alltoall, barrier: 0. */
@@ -402,9 +402,8 @@ typedef struct hvd_group_call {
   void* output;
   double prescale, postscale; /* as in hvd_submission */
   const int64_t* send_counts; /* alltoall: elements to each member, in order; copied */
-  const int64_t*
-      recv_counts;     /* alltoall: elements from each member: what that member sends to this one */
-  const char* program; /* as in hvd_submission */
+  const int64_t* recv_counts; /* alltoall: elements that each member sends to this member */
+  const char* program;        /* as in hvd_submission */
   /* 1 if a training step begins with this call, which counts the previous step; else 0. For
    * frameworks whose tensors have no recurring names. */
   int32_t begins_step;
@@ -432,20 +431,20 @@ HVD_API int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size
 /* Starts a timeline of all ranks: a Chrome trace in one file, which rank 0 writes. A relative
  * path is relative to rank 0's working directory. `mark_cycles`: 1 marks each batching window,
  * else 0. Returns when this rank records. All other ranks record before the next negotiation
- * ends. Any rank may call it, also several ranks with an equal path. Only one timeline runs at a
+ * ends. Any rank may call this function, also several ranks with an equal path. Only one timeline runs at a
  * time. HVD_UNAVAILABLE: a timeline with another path runs, or the file cannot be written; the
  * job continues. */
 HVD_API int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error,
                                size_t error_size);
 
-/* Stops the timeline, if one runs. Returns when its file is complete. Any rank may call it.
+/* Stops the timeline, if one runs. Returns when its file is complete. Any rank may call this function.
  * hvd_shutdown stops the timeline too. */
 HVD_API int hvd_stop_timeline(char* error, size_t error_size);
 
 typedef enum hvd_metrics_scope {
-  HVD_METRICS_RANK = 0, /* of this rank */
-  HVD_METRICS_JOB = 1,  /* of all ranks; their helper threads answer, or are left out after 0.4 s */
-  HVD_METRICS_STEP = 2  /* of the last training steps of this rank: gauges */
+  HVD_METRICS_RANK = 0, /* metrics of this rank */
+  HVD_METRICS_JOB = 1,  /* metrics of the ranks whose helper threads answer within 0.4 s */
+  HVD_METRICS_STEP = 2  /* gauges of the last training steps of this rank */
 } hvd_metrics_scope;
 
 /* Writes counters and histograms since hvd_init in Prometheus's text format (docs/metrics.md).
@@ -457,22 +456,22 @@ HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed
 /* ---- Shared memory for tensors --------------------------------------------------------------- */
 
 /* Allocates memory that the other ranks of this host can map. An in-place allreduce makes no copies if its
- * tensors lie in such memory on every rank. An allgather and a reduce-scatter of a group on one host read inputs
- * there. A tensor may be any part of the memory, which is page-aligned, zeroed and fully reserved.
+ * tensors lie in such memory on every rank. An allgather and a reduce-scatter of a group on one host read
+ * inputs in place. A tensor may be any part of the memory, which is page-aligned, zeroed and fully reserved.
  * HVD_UNAVAILABLE, HVD_INTERNAL: the host has too little memory. The memory belongs to the process and not to a
  * job: the program may allocate it before hvd_init, and it stays valid after hvd_shutdown and another hvd_init.
- * A forked child shares it with its parent, and cannot allocate or free any (HVD_FAILED_PRECONDITION). It has no
- * name in the file system, and the kernel frees it with the last process. After an allreduce in this memory has
- * failed, a rank of the host that has not seen the failure yet may still write to the tensors: write new
- * values only after every other rank of the host has left hvd_shutdown or has ended. This is certain after the
- * next hvd_init on all of them. */
+ * A forked child shares the memory with its parent, and cannot allocate or free any (HVD_FAILED_PRECONDITION). The
+ * memory has no name in the file system, and the kernel frees it with the last process. After an allreduce in this
+ * memory has failed, a rank of the host that has not seen the failure yet may still write to the tensors: write new
+ * values only after every other rank of the host has left hvd_shutdown or has ended, for example
+ * after the next hvd_init on all these ranks. */
 HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size);
 
 /* Frees memory of hvd_alloc. NULL is HVD_OK. No unfinished work may use the memory. */
 HVD_API int hvd_free(void* memory, char* error, size_t error_size);
 
-/* Returns a digest for comparing copies of data. Data that differs in a byte, in order or in size has an equal
- * digest once in 2^64. `seed`: the digest of preceding data, or 0. Any thread may call it, also before hvd_init. */
+/* Returns a digest for comparing copies of data. Different data (a byte, the order or the size) has an equal digest
+ * once in 2^64. `seed`: the digest of preceding data, or 0. Any thread may call this function, also before hvd_init. */
 HVD_API uint64_t hvd_digest(const void* data, size_t size, uint64_t seed);
 
 /* ---- Keys that the ranks share --------------------------------------------------------------- */

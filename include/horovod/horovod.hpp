@@ -1,6 +1,6 @@
 // The C++ API of libhorovod: header-only, in C++20, over the C ABI of horovod.h alone.
 //
-//   horovod::Job job;                                // joins; leaves at the end of its scope
+//   horovod::Job job; // joins; leaves at the end of its scope
 //   std::vector<float> gradient = ...;
 //   horovod::allreduce(gradient, "gradient");        // in place, the average of all ranks
 //   auto work = horovod::allreduce_async(gradient, "gradient");
@@ -9,7 +9,7 @@
 //
 // A function that fails throws horovod::Error with the runtime's message. Destructors never throw.
 // All ranks submit equal names, and a name may be in flight only once. The memory of an operation
-// must exist until its work is complete; the destructor of Work waits for this. Any thread may call
+// must exist until its work is complete; the destructor of Work waits for the work. Any thread may call
 // any function, but only one thread at a time may use an object.
 #pragma once
 
@@ -210,7 +210,7 @@ class Work {
 
 namespace detail {
 
-// The output that the runtime owns, valid until the work is released.
+// Returns the output that the runtime owns, valid until the work is released.
 inline hvd_output output_of(const Work& work) {
   hvd_output output{};
   output.struct_size = sizeof output;
@@ -236,7 +236,7 @@ class Output : public Work {
     const hvd_output output = detail::output_of(*this);
     return {output.shape, static_cast<size_t>(output.ndim)};
   }
-  // For an alltoall: the number of rows from each rank.
+  // Returns the number of rows from each rank, for an alltoall.
   std::span<const int32_t> received_splits() const {
     const hvd_output output = detail::output_of(*this);
     return {output.received_splits, output.received_split_count};
@@ -446,7 +446,7 @@ class ProcessSet {
   int32_t id() const noexcept { return id_; }
   int32_t size() const { return ask(hvd_process_set_size); }
   bool included() const { return ask(hvd_process_set_included) != 0; }
-  // Rank of this process among the members; throws if it is not a member.
+  // Returns the rank of this process among the members. Throws Error if the process is not a member.
   int32_t rank() const { return ask(hvd_process_set_rank); }
 
  private:

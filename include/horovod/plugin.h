@@ -32,8 +32,8 @@ typedef enum hvd_plugin_threads {
   HVD_THREADS_ONE = 1  /* any thread, one at a time */
 } hvd_plugin_threads;
 
-/* The functions of the host. Any thread may call them unless the comment names the threads. The member `host`
- * is the first argument of each. */
+/* The functions of the host. Any thread may call these functions unless the comment names the
+ * threads. The member `host` is the first argument of each. */
 typedef struct hvd_plugin_host {
   size_t struct_size;
   void* host;
@@ -42,8 +42,8 @@ typedef struct hvd_plugin_host {
   /* Returns the value of a setting by the name of its variable, or NULL if unset. Valid until
    * close. */
   const char* (*setting)(void* host, const char* variable);
-  /* The job's key-value store. Both return an hvd_status. store_get sets *size (unless it is NULL) to
-   * the value's size and copies at most `capacity` bytes. It waits up to timeout_seconds for the key. */
+  /* The job's key-value store. Both functions return an hvd_status. store_get waits up to timeout_seconds for
+   * the key, sets *size (unless `size` is NULL) to the value's size, and copies at most `capacity` bytes. */
   int (*store_set)(void* host, const char* key, const void* value, size_t size);
   int (*store_get)(void* host, const char* key, void* value, size_t capacity, size_t* size,
                    double timeout_seconds);
@@ -63,7 +63,7 @@ typedef struct hvd_plugin_host {
   /* Exchanges records between `count` parties through the job's store. Each party publishes one
    * record under its index, 0 to count - 1, and gets the records of the parties in `wanted`, or of
    * all when wanted_count is 0. The call waits for these records, calls on_record once for each, in
-   * that order, and returns an hvd_status. It sends one request for any number of parties. When all
+   * that order, and returns an hvd_status. The call sends one request for any number of parties. When all
    * parties want all records, a host sends one request for all its ranks. Therefore, for one name, all
    * parties pass wanted_count 0 or none does. Use a name for one exchange only. A party may repeat its
    * call, also for a subset of the parties. */
@@ -122,13 +122,13 @@ typedef struct hvd_bootstrap_v1 {
   /* Reads a value that rank 0 has put, after a fence. Sets *size, and copies at most `capacity` bytes. */
   int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* size,
              double timeout_seconds, char* error, size_t error_size);
-  /* Returns when every rank of the job has called it and all their values are readable. */
+  /* Returns when every rank of the job has called fence, and all values of the ranks are readable. */
   int (*fence)(void* context, double timeout_seconds, char* error, size_t error_size);
   /* Reads the job's secret, equal on all ranks. *size is the capacity, and becomes the size of the
    * secret. NULL if the bootstrap has no secret: rank 0 then generates one and puts it. */
   int (*secret)(void* context, void* secret, size_t* size, char* error, size_t error_size);
-  /* Like get, for a value that `rank` has put or will put, without a fence. It allows some ranks of
-   * the job to start without the others. NULL: all ranks must start. */
+  /* Like get, for a value that `rank` has put or will put, without a fence. This function allows
+   * some ranks of the job to start without the others. NULL: all ranks must start. */
   int (*get_from)(void* context, int32_t rank, const char* key, void* value, size_t capacity,
                   size_t* size, double timeout_seconds, char* error, size_t error_size);
 } hvd_bootstrap_v1;

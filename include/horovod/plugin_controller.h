@@ -1,5 +1,5 @@
-/* The ABI of a controller plugin, in C11. A controller carries opaque messages between ranks. The runtime
- * calls it on the progress thread. */
+/* The ABI of a controller plugin, in C11. A controller carries opaque messages between ranks. The
+ * runtime calls the plugin on the progress thread. */
 #pragma once
 
 #include "horovod/plugin.h"
@@ -23,8 +23,8 @@ typedef struct hvd_controller_v1 {
   /* Returns the machine of each rank: one entry per rank. Machines are numbered from 0 in the
    * order of their lowest ranks, and detected by a test, not by host names. Valid until close. */
   const int32_t* (*hosts)(void* context);
-  /* The progress thread calls it before it blocks on the watched descriptors. Returns 1 if the thread may
-   * sleep: any later arrival makes a watched descriptor readable. Returns 0 if it must poll first. */
+  /* The progress thread calls before_sleep before it blocks on the watched descriptors. Returns 1 if the thread
+   * may sleep: any later arrival makes a watched descriptor readable. Returns 0 if the thread must poll first. */
   int (*before_sleep)(void* context);
   void (*after_sleep)(void* context);
   /* Like send, for two parts that arrive as one message. NULL: the runtime joins the parts and calls

@@ -1,7 +1,7 @@
 /* The ABI for streams, events and device memory of a framework, in C11.
  *
  * An op plugin that runs batches on devices publishes an hvd_framework. The runtime accepts
- * submissions on devices only if a plugin has published one. */
+ * submissions on devices only if a plugin has published an hvd_framework. */
 #pragma once
 
 #include "horovod/plugin.h"
@@ -24,8 +24,8 @@ typedef struct hvd_framework_v1 {
 } hvd_framework_v1;
 
 /* A plugin publishes this record with hvd_plugin_host.publish under HVD_FRAMEWORK_OF_DEVICES.
- * `release` is required. Any thread may call it until the process ends, because outputs may outlive
- * their job. Its caller makes sure that the device has finished all work on the memory. The other
+ * `release` is required. Any thread may call `release` until the process ends, because outputs may outlive
+ * their job. The caller of `release` makes sure that the device has finished all work on the memory. The other
  * functions may be NULL, except for make_stream_wait if the op calls hvd_batch.on_stream. */
 typedef struct hvd_framework {
   const hvd_framework_v1* vtable;

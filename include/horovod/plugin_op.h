@@ -1,5 +1,5 @@
 /* The ABI of an op plugin, in C11. The plugin runs batches on which all ranks have agreed, and does not
- * negotiate. The runtime calls it on the progress thread. */
+ * negotiate. The runtime calls the plugin on the progress thread. */
 #pragma once
 
 #include "horovod/plugin.h"
@@ -24,8 +24,8 @@ typedef struct hvd_batch_tensor {
  * bytes of a complete batch on one rank; -1 disables the algorithm that the limit selects. */
 typedef struct hvd_tuning {
   size_t struct_size;
-  /* For at most direct_hosts hosts: one-shot (each host gets every other host's data) while the size
-   * times the number of other hosts is at most this. */
+  /* For at most direct_hosts hosts: one-shot (each host gets every other host's data) while the
+   * size times the number of other hosts is at most this limit. */
   int64_t whole_limit;
   /* Otherwise: recursive doubling across hosts up to this size. */
   int64_t doubling_limit;
@@ -72,16 +72,16 @@ typedef struct hvd_batch {
   int32_t divisor;
   /* 1 for a trial: a broadcast of bytes on a device, whose tensor lies in host memory. The op does not send
    * the tensor. Together with the other members, the op prepares itself for batches of the process set, in
-   * a limited time. If it cannot, it writes the reason to the output as zero-terminated text. It calls
-   * done with HVD_OK in any case: the job continues. No earlier batch of the set is on a device. */
+   * a limited time. If the op cannot, it writes the reason to the output as zero-terminated text. The op
+   * calls done with HVD_OK in any case: the job continues. No earlier batch of the set is on a device. */
   int32_t is_trial;
-  /* NULL, or a callback for a batch on a device. The op may call it once before done, from run or poll, when
-   * the complete batch is on the device's stream and made_outputs is complete. `event` is for make_stream_wait
-   * of the op's hvd_framework. The device reaches it at the end of this batch, or of a later one of the stream. */
+  /* NULL, or a callback for a batch on a device. The op may call on_stream once before done, from run or poll, when
+   * the complete batch is on the device's stream and made_outputs is complete. `event` is for make_stream_wait of the
+   * op's hvd_framework. The device reaches the event at the end of this batch, or of a later one of the stream. */
   void (*on_stream)(void* argument, void* event);
-  /* NULL, or a callback for a batch on a device. The op calls it for one of its batches, from run or poll, when its
-   * library has failed and kernels may still run. The runtime sends the error to the other ranks before it calls
-   * abort, because these ranks would take the data of an aborted kernel for a result. */
+  /* NULL, or a callback for a batch on a device. The op calls the callback for one of its batches, from run or
+   * poll, when its library has failed and kernels may still run. The runtime sends the error to the other
+   * ranks before it calls abort, because these ranks would take the data of an aborted kernel for a result. */
   void (*fails)(void* argument, int status, const char* error);
   /* NULL, or a callback for a batch on a device. The op may call it once before done, from run or poll, with the times
    * in which the device executed the batch, in nanoseconds of CLOCK_MONOTONIC. The wait for ready_events is over at
@@ -118,7 +118,7 @@ typedef struct hvd_op_v1 {
   /* Returns the timeline's name of a running batch, for example "NCCL_ALLREDUCE": static storage, an
    * equal pointer for an equal name. NULL (the function or its result): the plugin's name. */
   const char* (*activity)(void* context, const hvd_batch* batch);
-  /* The progress thread calls it before it sleeps. Returns 1 if running batches make a watched
+  /* The progress thread calls before_sleep before it sleeps. Returns 1 if running batches make a watched
    * descriptor readable, or call post, as soon as poll has work. Returns 0 if the thread must keep
    * polling. NULL (the function) means 1. */
   int (*before_sleep)(void* context);

@@ -38,8 +38,8 @@ typedef enum hvd_dtype {
  * float16 and bfloat16 add and multiply in float32 and are rounded once. Between hosts only an average may send 16
  * bits, and is then also rounded once per host. A NaN of any rank is the result, with the same bits on all ranks.
  * The sum for an average of integers has 32 bits for types of 8 bits, else 64: only int64 and uint64 wrap around.
- * Adasum computes in float64, for each tensor of a group. It combines vectors a and b to (1 - a.b / 2|a|^2) a +
- * (1 - a.b / 2|b|^2) b, which adds orthogonal vectors and averages equal ones: ranks 2i and 2i+1, then pairs of results.
+ * Adasum computes in float64, for each tensor of a group, and combines vectors a and b to (1 - a.b / 2|a|^2) a +
+ * (1 - a.b / 2|b|^2) b, which adds orthogonal vectors and averages equal ones: ranks 2i, 2i+1, then pairs of results.
  * Factors (prescale, postscale) multiply in float32 for float16, bfloat16 and float32, in float64 for others. Integers
  * are cut towards zero; bool does not change. An average without a postscale factor is divided with correct rounding,
  * by the number of all ranks, including joined ranks. Other backends differ: docs/schedulers.md. */
@@ -60,7 +60,7 @@ typedef enum hvd_op_kind {
   HVD_ALLTOALL = 5,
   HVD_BARRIER = 6,
   HVD_REDUCESCATTER = 7,
-  HVD_SEND = 8, /* of hvd_send and hvd_recv alone: hvd_submit and plugins never see them */
+  HVD_SEND = 8, /* 8 and 9: only for hvd_send and hvd_recv, never for hvd_submit or plugins */
   HVD_RECV = 9
 } hvd_op_kind;
 
@@ -78,13 +78,13 @@ typedef enum hvd_status {
   HVD_NOT_FOUND = 3,           /* no such handle, process set, key */
   HVD_DEADLINE_EXCEEDED = 4,   /* the deadline of the call passed */
   HVD_UNAVAILABLE = 5,         /* a peer or server cannot be reached */
-  HVD_ABORTED = 6,             /* a peer died or shut down: all pending work fails with it */
+  HVD_ABORTED = 6,             /* a peer died or shut down: all pending work fails */
   HVD_PERMISSION_DENIED = 7,   /* a signature, token or file mode was refused */
   HVD_ALREADY_EXISTS = 8,      /* the name or memory is in flight already */
   HVD_UNIMPLEMENTED = 9,       /* not in this build; the message names an alternative */
   HVD_INTERNAL = 10,           /* a defect of this library */
-  HVD_IN_PROGRESS = 11,        /* hvd_wait returned before completion; hvd_release */
-  HVD_LEFT = 12                /* this process has left an elastic job, and must end; hvd_init */
+  HVD_IN_PROGRESS = 11,        /* hvd_wait: not complete yet; hvd_release: still in use */
+  HVD_LEFT = 12                /* hvd_init: this process has left the job, and must end */
 } hvd_status;
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // Bounds-checked little-endian reading and writing of messages. After a read beyond the end, a
-// reader stays failed and yields zeros: a parser checks it once, at its end.
+// reader stays failed and yields zeros: a parser needs only one check, at its end.
 #pragma once
 
 #include <bit>
@@ -40,7 +40,7 @@ class ByteWriter {
     bytes_.insert(bytes_.end(), raw, raw + sizeof value);
     return *this;
   }
-  // Length (32 bits), then the bytes.
+  // Writes the length (32 bits), then the bytes.
   ByteWriter& put_blob(ByteView blob) {
     put(static_cast<uint32_t>(blob.size()));
     return put_raw(blob);
@@ -92,7 +92,7 @@ class ByteReader {
   }
   size_t left() const { return failed_ ? 0 : bytes_.size(); }
   bool failed() const { return failed_; }
-  // Ok when everything was read and nothing was missing.
+  // Returns ok if all bytes were read and no read went beyond the end. `what` names the message.
   Status finish(std::string_view what) const {
     if (failed_) return invalid_argument(std::string(what) + " is cut short");
     if (!bytes_.empty()) return invalid_argument(std::string(what) + " has bytes after its end");

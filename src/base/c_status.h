@@ -12,7 +12,7 @@
 
 namespace hvd {
 
-// The error names the resource that the system refused: memory, a thread or a descriptor.
+// Converts an exception. The error names the resource that the system refused: memory, a thread or a descriptor.
 Status status_of(const std::exception& thrown);
 
 // Truncates the message to the buffer's size, and always ends it with a null byte.

@@ -20,7 +20,7 @@ namespace hvd {
 
 #define HVD_CONCAT_INNER(a, b) a##b
 #define HVD_CONCAT(a, b) HVD_CONCAT_INNER(a, b)
-// HVD_ASSIGN_OR_RETURN(auto x, f()) where f returns a Result.
+// Assigns the value of a Result, or returns its error to the caller: HVD_ASSIGN_OR_RETURN(auto x, f()).
 #define HVD_ASSIGN_OR_RETURN(declaration, expression)                                     \
   auto HVD_CONCAT(result_, __LINE__) = (expression);                                      \
   if (!HVD_CONCAT(result_, __LINE__).ok()) return HVD_CONCAT(result_, __LINE__).status(); \

@@ -24,7 +24,7 @@ class Deadline {
   bool is_never() const { return time_ == Clock::time_point::max(); }
   bool passed() const { return !is_never() && Clock::now() >= time_; }
   Clock::time_point time() const { return time_; }
-  // Whole milliseconds left, rounded up, for poll(2); -1 for a deadline that never comes.
+  // Returns the milliseconds left, rounded up, for poll(2); -1 for a deadline that never comes.
   int poll_timeout() const {
     if (is_never()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(time_ - Clock::now()).count();

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr double kUnlimited = 1e6;
 
-// The lowest quota of this process's cgroup (version 2) and its ancestors.
+// Returns the lowest quota of this process's cgroup (version 2) and its ancestors.
 double cgroup_cores() {
   double cores = kUnlimited;
   std::string group;

@@ -10,14 +10,14 @@
 
 namespace hvd {
 
-// Cores of the affinity mask, at least 1.
+// Returns the number of cores of the affinity mask, at least 1.
 int affinity_cores();
-// The cores of the cpuset, for example of a container or a Slurm job. Briefly sets the affinity of
+// Returns the number of cores of the cpuset, for example of a container or a Slurm job. Briefly sets the affinity of
 // the calling thread to all cores.
 int cpuset_cores();
-// The cores of the affinity mask, limited by the cgroup quotas; may be a fraction.
+// Returns the number of cores of the affinity mask, limited by the cgroup quotas; may be a fraction.
 double available_cores();
-// The quota in the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number for "max".
+// Returns the quota in the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number for "max".
 double cores_of_cpu_max(const std::string& text);
 
 // Counts the devices of NVIDIA's driver, or else AMD's GPU nodes, below the folder `root`.
@@ -32,7 +32,7 @@ Status find_gpu_driver();
 // unset. As in the drivers, the list ends at the first invalid item.
 int visible_gpus(int count, const std::optional<std::string>& visible);
 
-// The number of ranks of a host: for "cpu" its usable cores; for "gpu" and "auto" its GPUs, or the cores without a GPU.
+// Returns a host's number of ranks: its usable cores for "cpu"; its GPUs, or else its cores, for "gpu" and "auto".
 int ranks_for(std::string_view device, int gpus, double cores);
 
 }  // namespace hvd

@@ -1,4 +1,4 @@
-// Sizes and names of the element types and reductions of horovod/types.h. Pure; any folder may call it.
+// Sizes and names of the element types and reductions of horovod/types.h. Pure; any folder may call these functions.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ constexpr int kDtypeCount = 13;
 
 inline bool is_dtype(int dtype) { return dtype >= 0 && dtype < kDtypeCount; }
 
-// Bytes of one element; 0 for an unknown type.
+// Returns the size of one element in bytes; 0 for an unknown type.
 size_t size_of(hvd_dtype dtype);
-// "float32", "bfloat16", ...; "unknown" for an unknown type.
+// Returns "float32", "bfloat16", ...; "unknown" for an unknown type.
 std::string_view name_of(hvd_dtype dtype);
-// "sum", "min", ...
+// Returns "sum", "min", ...
 std::string_view name_of(hvd_reduce_op op);
 
 }  // namespace hvd

@@ -16,7 +16,7 @@ class Table {
     static Table table;
     return table;
   }
-  // Threads that change entries hold the lock as readers. A fork holds it as the writer, so no change is in progress.
+  // Threads that change entries hold the lock as readers. A fork is the writer, so no change is in progress.
   void lock_shared() { ::pthread_rwlock_rdlock(&lock_); }
   void unlock_shared() { ::pthread_rwlock_unlock(&lock_); }
 
@@ -37,7 +37,7 @@ class Table {
       }
     }
   }
-  // The number of forks between the first process and this one.
+  // Returns the number of forks between the first process and this one.
   uint32_t process() const { return process_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,5 +1,5 @@
 // Descriptors that a forked child of this process must not keep: while a child holds a socket open,
-// the peer does not see the death of the parent. A child made by fork() closes them at once. The list
+// the peer does not see the death of the parent. A child made by fork() closes these descriptors at once. The list
 // is global to the process, like fork handlers. Any thread.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace hvd {
 
-// Delays forks while an object exists: a descriptor opened and guarded in this time is never open
-// but unguarded in a child. May be nested. Hold it only for a few system calls that do not wait.
+// Delays forks while an object exists, so that no fork happens between the opening of a descriptor
+// and its guarding. May be nested. Keep the object only for a few system calls that do not wait.
 class NoFork {
  public:
   NoFork();

@@ -29,10 +29,10 @@ inline uint32_t bits_of_float(float value) {
 inline float float_of_half(uint16_t half) {
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fffu) << 13;
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  // The exponent's bias changes from 15 to 127: added once for normal numbers, twice for infinities and NaNs.
+  // The exponent's bias changes from 15 to 127: add 112 once for normal numbers, twice for infinities and NaNs.
   const uint32_t special = magnitude >= (0x7c00u << 13) ? (112u << 23) : 0u;
   const uint32_t normal = magnitude + (112u << 23) + special;
-  // A subnormal is its fraction above the smallest normal number of the same scale.
+  // For a subnormal, set the smallest normal exponent, then subtract the value that this exponent adds.
   const float shifted = float_of_bits(magnitude + (113u << 23)) - float_of_bits(113u << 23);
   const uint32_t bits = magnitude < (0x0400u << 13) ? bits_of_float(shifted) : normal;
   return float_of_bits(bits | sign);

@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// The size of the character at the front of the text; 0 if it is invalid.
+// Returns the size of the character at the front of the text; 0 if it is invalid.
 size_t utf8_size(std::string_view text) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = at(0);
@@ -72,7 +72,7 @@ Result<std::string> from_base64(const std::string& text) {
   const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
                                    reinterpret_cast<const unsigned char*>(text.data()),
                                    static_cast<int>(text.size()));
-  // The decoder decodes padding as zeros, and accepts spaces around the text and bits after its end.
+  // OpenSSL decodes padding as zeros, and accepts spaces around the text and bits after its end.
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
   if (size >= static_cast<int>(padding)) bytes.resize(static_cast<size_t>(size) - padding);
   if (size < 0 || to_base64(bytes) != text) return invalid_argument("the text is not base64");

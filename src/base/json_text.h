@@ -1,4 +1,4 @@
-// Escapes text for JSON strings, and encodes bytes for them. Pure; the parser accepts any text.
+// Escapes text for JSON strings, and encodes bytes for them. Pure; from_base64() accepts any text.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace hvd {
 
 bool is_utf8(std::string_view bytes);
 
-// For a JSON string, without its quotes: escaped, and valid whatever the bytes are. Each byte of
-// invalid UTF-8 becomes U+FFFD.
+// Escapes bytes for a JSON string, without adding quotes. The result is valid for any bytes:
+// each byte of invalid UTF-8 becomes U+FFFD.
 std::string json_escaped(std::string_view bytes);
 
-// Bytes as base64 (RFC 4648, section 4), with padding. The decoder refuses text that to_base64() does not produce.
+// Convert to and from base64 (RFC 4648, section 4), with padding. from_base64() refuses all other encodings.
 std::string to_base64(std::string_view bytes);
 Result<std::string> from_base64(const std::string& text);
 

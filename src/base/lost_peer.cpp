@@ -14,7 +14,7 @@ constexpr std::string_view kHasWaited = " has waited ";
 constexpr std::string_view kRank = "rank ";
 constexpr std::string_view kOnHost = " on host ";
 
-// The number at the beginning of a text, or -1.
+// Returns the number at the beginning of a text, or -1.
 int32_t leading_rank(std::string_view text) {
   const auto rank = parse_int(text.substr(0, text.find_first_not_of("0123456789")));
   return rank && *rank <= INT32_MAX ? static_cast<int32_t>(*rank) : -1;

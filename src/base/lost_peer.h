@@ -12,19 +12,19 @@ namespace hvd {
 // Returns, for example, "rank 3 on host b".
 std::string rank_on_host(int32_t rank, std::string_view host);
 
-// kAborted: "rank 3 on host b was lost: its process ended"; `what` begins with "its".
+// Returns kAborted: "rank 3 on host b was lost: its process ended"; `what` begins with "its".
 Status lost_peer(int32_t rank, std::string_view host, std::string_view what);
 
 struct LinkEnd {
   int32_t rank;
   std::string_view host;
 };
-// kAborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host b was
-// reset". Both ends make the same message, since neither end knows whether the other rank has ended.
+// Returns kAborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host
+// b was reset". Both ends make the same message, since neither end knows whether the other rank has ended.
 Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what);
-// The message of broken_link() in a failure, without any context before it; else empty.
+// Returns the message of broken_link() that a failure contains, without the context before the message; else empty.
 std::string_view broken_link_in(const Status& status);
-// kAborted, with `rank` as the lost rank: "'x' has waited 4.1 s for rank 3 on host b, which does not answer".
+// Returns kAborted, with lost rank `rank`: "'x' has waited 4.1 s for rank 3 on host b, which does not answer".
 Status stalled_by(int32_t rank, std::string_view work, std::string_view rest);
 // Returns the message of broken_link() or stalled_by() in a failure; empty for other causes.
 std::string_view cause_in(const Status& status);

@@ -31,7 +31,7 @@ class HVD_THREAD_SAFETY(scoped_lockable) MutexLock {
 
   void lock() HVD_THREAD_SAFETY(acquire_capability()) { lock_.lock(); }
   void unlock() HVD_THREAD_SAFETY(release_capability()) { lock_.unlock(); }
-  // The lock for std::condition_variable, which leaves it locked.
+  // Returns the lock for a wait of std::condition_variable, which returns with the mutex locked.
   std::unique_lock<std::mutex>& native() { return lock_; }
 
  private:

@@ -12,7 +12,7 @@
 
 namespace hvd {
 
-// The content of the file, truncated if the file is large; empty if it cannot be read.
+// Returns the content of the file, truncated if the file is large; empty if it cannot be read.
 inline std::string read_proc_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> buffer;
@@ -20,7 +20,7 @@ inline std::string read_proc_file(const std::string& path) {
   return std::string(buffer.data(), size > 0 ? static_cast<size_t>(size) : 0);
 }
 
-// The first `limit` bytes of a file that may be long, for example /proc/PID/maps; empty if it cannot be read.
+// Returns the first `limit` bytes of a file that may be long, for example /proc/PID/maps; empty if it cannot be read.
 inline std::string read_large_proc_file(const std::string& path, size_t limit) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string content;

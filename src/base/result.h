@@ -42,7 +42,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
   T value_or(T other) const& { return ok() ? value() : std::move(other); }
 
-  // Ok if the result holds a value.
+  // Returns ok if the result holds a value, else the error.
   Status status() const { return ok() ? Status() : std::get<1>(state_); }
   const Status& error() const { return std::get<1>(state_); }
 

@@ -57,7 +57,7 @@ std::string about_range(const Setting& entry, int64_t unit) {
                                   : cat(" MiB; ", entry.variable, " takes bytes"));
 }
 
-// An error for a variable whose value has the wrong type.
+// Returns an error for a variable whose value has the wrong type.
 Status about_type(const Setting& entry, const Status& status) {
   if (!entry.range) return status.with_context(entry.variable);
   return invalid_argument(

@@ -26,19 +26,19 @@ struct NumberRange {
 struct Setting {
   const char* key = "";         // "start_timeout": the name in code
   const char* flags = "";       // "-p,--ssh-port", or "" without a flag
-  const char* off_flag = "";    // "--no-autotune": sets it to 0 on the command line; not in --help
+  const char* off_flag = "";    // "--no-autotune": gives 0 on the command line; not in --help
   const char* aliases = "";     // other launchers' names of these flags; not in --help
   const char* config_key = "";  // "params.cycle_time_ms" or ""
   const char* variable = "";    // "HOROVOD_START_TIMEOUT" or ""
   SettingType type = SettingType::kText;
   const char* value = "";  // type of its value in help: "SECONDS"; "" for a flag without a value
-  // The default as text; "" means unset. A row without it gets "0" for a flag, else "".
+  // The default as text; "" means unset. A row without a default gets "0" for a flag, else "".
   const char* default_value = nullptr;
   // Size of one unit of the flag and config key, in units of the variable.
   int64_t flag_unit = 1;
   bool is_inverse_in_config = false;  // the config key has the opposite meaning
   std::optional<NumberRange> range =
-      std::nullopt;  // set for each number that users set; launchers set the others (identity)
+      std::nullopt;  // set for each number that users set; empty for numbers that launchers set
   const char* choices = "";   // allowed values, separated by commas, case-insensitive; "": any
   bool takes_others = false;  // also accepts values that are not in `choices`
   const char* section = "";   // topic in --help; the table sets it
@@ -64,7 +64,7 @@ class Settings {
  public:
   // Reads every variable of the table. If a value has the wrong type, the error names the variable.
   static Result<Settings> from_environment();
-  // Has only defaults, for tests.
+  // Makes settings that have only defaults, for tests.
   Settings() = default;
 
   Status set(std::string_view key, std::string_view value);
@@ -76,7 +76,7 @@ class Settings {
   Status check_ranges(const std::function<std::string(std::string_view key)>& name_of) const;
   // Like check_ranges(name_of), with the names of variables.
   Status check_ranges() const;
-  // True if the environment or a call has set a non-empty value.
+  // Returns true if the environment or a call has set a non-empty value.
   bool is_set(std::string_view key) const;
   std::string text(std::string_view key) const;
   int64_t integer(std::string_view key) const;
@@ -108,11 +108,11 @@ class Settings {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// The seconds within which a rank must call hvd.init() after another rank waits in hvd.init():
+// Returns the seconds within which a rank must call hvd.init() after another rank waits in hvd.init():
 // init_timeout if it is set; otherwise the larger of its default and start_timeout.
 double init_seconds(const Settings& settings);
 
-// Case-insensitive: "1", "true", "yes", "on" and "0", "false", "no", "off", "".
+// Parses, case-insensitive, "1", "true", "yes", "on" and "0", "false", "no", "off", "".
 std::optional<bool> parse_flag(std::string_view text);
 
 // Returns a sentence for each variable with an unknown name HOROVOD_... that is at most two letters
@@ -123,11 +123,11 @@ std::vector<std::string> about_misspelt_variables(
 // Returns an error for a variable of the table that has an invalid number or a number out of range.
 Status check_numbers(std::span<const std::pair<std::string, std::string>> variables);
 
-// A variable that is not a setting (PATH, HOME, another launcher's); empty if unset.
+// Returns a variable that is not a setting (PATH, HOME, another launcher's); empty if unset.
 std::optional<std::string> environment_variable(std::string_view name);
 // Removes a variable from this process's environment. Call it before starting threads.
 void forget_environment_variable(std::string_view name);
-// All variables of the environment, in its order.
+// Returns all variables of the environment, in its order.
 std::vector<std::pair<std::string, std::string>> environment();
 
 }  // namespace hvd

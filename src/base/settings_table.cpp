@@ -165,7 +165,7 @@ constexpr Setting kHosts[] = {
      .range = NumberRange{1, kMostSlots},
      .is_common = true,
      .help = "Slots of each host without a number."},
-    // --slots-per-host gpu sets it.
+    // The flag --slots-per-host gpu sets this setting.
     {.key = "slots_by",
      .value = "DEVICE",
      .help = "Count the slots of each host by its GPUs or its cores: gpu, cpu, or auto (GPUs where "

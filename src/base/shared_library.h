@@ -1,4 +1,4 @@
-// Opens a shared library at run time. Never closes it, because a thread may be executing its code.
+// Opens a shared library at run time. Never closes a library, because a thread may be executing its code.
 // Any thread.
 #pragma once
 
@@ -25,7 +25,7 @@ class SharedLibrary {
   // Returns nullptr if the library lacks the symbol.
   void* symbol(const char* name) const;
   const std::string& path() const { return path_; }
-  // The path of the loaded file.
+  // Returns the path of the loaded file.
   std::string place() const;
 
  private:
@@ -35,7 +35,7 @@ class SharedLibrary {
   void* handle_;
 };
 
-// The paths of this process's libraries whose file name begins with `start`.
+// Returns the paths of this process's libraries whose file name begins with `start`.
 std::vector<std::string> loaded_libraries(std::string_view start);
 
 // Returns whether an MPI library in this process has been initialised.

@@ -42,7 +42,7 @@ Status Status::with_lost_rank(int32_t rank) const {
 
 namespace {
 
-// The limit of this process that caused an error, and the command that raises it; else empty.
+// Returns the limit of this process that caused an error, and the command that raises it; else empty.
 std::string limit_words(int error_number) {
   const auto limit_of = [](auto resource) {
     rlimit limit{};
@@ -82,8 +82,8 @@ Status system_error(std::string_view what, int error_number) {
   }
 }
 
-// If clone3 returns ENOSYS, the C library uses clone. The filter of an old container runtime makes
-// clone3 return EPERM.
+// The filter of an old container runtime makes clone3 return EPERM. The C library uses clone
+// instead only after ENOSYS.
 std::string clone3_advice(int error_number) {
   constexpr long kClone3 = 435;  // on all architectures; older systems' headers lack its name
   if (error_number != EPERM || ::syscall(kClone3, nullptr, 0) == 0 || errno != EPERM) return {};

@@ -11,7 +11,7 @@
 
 namespace hvd {
 
-// The values equal those of hvd_status.
+// The values of Code equal those of hvd_status.
 enum class Code : int {
   kOk = HVD_OK,
   kInvalidArgument = HVD_INVALID_ARGUMENT,
@@ -38,7 +38,7 @@ class [[nodiscard]] Status {
   // Returns the message; empty if ok.
   const std::string& message() const;
 
-  // The rank whose loss caused this failure, or -1.
+  // Returns the rank whose loss caused this failure, or -1.
   int32_t lost_rank() const { return failure_ ? failure_->lost_rank : -1; }
 
   // Returns "host b: " + message with the same code and lost rank; ok stays ok.
@@ -85,8 +85,8 @@ inline Status internal_error(std::string message) { return {Code::kInternal, std
 // Returns, for example, unavailable("cannot open /x: No such file or directory") for an errno value.
 Status system_error(std::string_view what, int error_number);
 
-// Returns the remedy to append to an error about a program or thread that failed to start with this errno,
-// if a container's filter refuses clone3, which the C library calls to start it; else empty.
+// Returns the remedy for a program or thread that failed to start with this errno, to append to the
+// error, if a container's filter refuses clone3, the system call for such a start; else empty.
 std::string clone3_advice(int error_number);
 
 }  // namespace hvd

@@ -115,7 +115,7 @@ std::string shell_quote(std::string_view text) {
 
 namespace {
 
-// The number of bytes at the front of the text that a terminal may interpret: control characters, also
+// Returns the number of bytes at the front of the text that a terminal may interpret: control characters, also
 // those in UTF-8 (U+0080 to U+009F), and characters that change lines or the writing direction.
 size_t size_of_control(std::string_view text) {
   struct Range {

@@ -21,17 +21,17 @@ std::string cat(const Parts&... parts) {
 }
 
 std::string_view trim(std::string_view text);
-// Split by ',', "a,,b" is {"a", "", "b"} and "" is {""}.
+// Splits at the separator: with ',', "a,,b" gives {"a", "", "b"}, and "" gives {""}.
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 // Parses the whole text as a number; empty if it is not a number.
 std::optional<int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);
-// ASCII lower case.
+// Converts ASCII letters to lower case.
 std::string to_lower(std::string_view text);
-// The candidate that was probably meant, or empty if no candidate is similar.
+// Returns the candidate that was probably meant, or empty if no candidate is similar.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
-// The number of letters to add, remove or replace to make one word of the other.
+// Returns the number of letters to add, remove or replace to make one word of the other.
 size_t edit_distance(std::string_view a, std::string_view b);
 // Joins the non-blank lines of a text by "; ". If the text has more than `most_lines`, omits lines in its middle.
 std::string one_line(std::string_view text, size_t most_lines = 6);

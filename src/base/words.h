@@ -6,12 +6,12 @@
 
 namespace hvd {
 
-// The words between white space.
+// Returns the words between white space.
 std::vector<std::string_view> words_of(std::string_view text);
 // Removes the first line from the text, and returns it without its newline.
 std::string_view take_line(std::string_view& text);
 
-// The major and minor number of a version: "0.90" for "0.90.2".
+// Returns the major and minor number of a version: "0.90" for "0.90.2".
 constexpr std::string_view release_of(std::string_view version) {
   const size_t minor = version.find('.');
   return version.substr(0, minor == std::string_view::npos ? minor : version.find('.', minor + 1));

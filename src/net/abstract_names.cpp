@@ -18,7 +18,7 @@ std::vector<std::string> listening_names(std::string_view prefix) {
   std::ifstream table("/proc/net/unix");
   for (std::string line; std::getline(table, line);) {
     const size_t at = line.find(start);
-    // This flag marks a listener; its connections have the same name.
+    // Only a listener has this flag: the listener's connections have the same name.
     if (at == std::string::npos || line.find(" 00010000 ") >= at) continue;
     names.push_back(line.substr(at + 2));
   }

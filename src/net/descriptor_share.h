@@ -8,7 +8,7 @@
 
 namespace hvd::net {
 
-// A quarter of the soft limit, at most `most`.
+// Returns a quarter of the soft limit, at most `most`.
 inline size_t descriptor_share(size_t most) {
   constexpr rlim_t kPart = 4;
   constexpr size_t kLeast = 16;

@@ -1,6 +1,6 @@
-// An epoll loop. The mesh owns one for its links, a runtime owns one for sleeping threads and plugins'
-// descriptors, and the agent owns one. Unlike an Asio loop, another loop can watch it, and several threads
-// may wait on it. Any thread may call watch, change, unwatch and notify; one thread at a time dispatches.
+// An epoll loop. The mesh owns a loop for its links, a runtime owns a loop for sleeping threads and plugins'
+// descriptors, and the agent owns a loop. Unlike with an Asio loop, another loop can watch this loop, and several
+// threads may wait on it. Any thread may call watch, change, unwatch and notify; one thread at a time dispatches.
 // Owns the callbacks, not the descriptors.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace hvd::net {
 
 class EventLoop {
  public:
-  // Called with the epoll(7) events of a descriptor.
+  // The loop calls a Callback with the epoll(7) events of a descriptor.
   using Callback = std::function<void(uint32_t events)>;
 
   static Result<EventLoop> open();
@@ -26,7 +26,7 @@ class EventLoop {
   EventLoop& operator=(EventLoop&&) noexcept;
   ~EventLoop();
 
-  // A descriptor that becomes readable when events wait for dispatch().
+  // Returns a descriptor that becomes readable when events wait for dispatch().
   int fd() const { return epoll_.get(); }
 
   // Calls back for `events`, as in epoll_ctl(2) (EPOLLET included), and for errors and hang-ups, until change()
@@ -39,7 +39,7 @@ class EventLoop {
 
   // Makes the loop readable until the next dispatch.
   void notify();
-  // Makes the loop readable once, at the deadline; never() cancels this. For the dispatching thread.
+  // Makes the loop readable once, at the deadline; never() cancels the deadline. For the dispatching thread.
   void wake_at(Deadline deadline);
 
   // Blocks until events wait for dispatch(), at most until the deadline. Takes no event, so all

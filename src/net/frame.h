@@ -27,7 +27,7 @@ constexpr uint32_t kNoHost = 0xffffffff;
 enum class FrameType : uint16_t {
   kControl = 1,  // stream 0; the payload is a message of the layer above
   kOpen = 2,     // the sender begins a stream, and grants `credit` bytes at once
-  kData = 3,     // bytes of a stream; they consume credit
+  kData = 3,     // bytes of a stream, which consume credit
   kCredit = 4,   // grants `credit` more bytes; no payload
   kEnd = 5,      // end of file from the sender on this stream; no payload
   kReset = 6,    // the sender has dropped this stream in both directions; no payload
@@ -39,7 +39,7 @@ struct FrameHeader {
   FrameType type = FrameType::kControl;
   uint64_t job = 0;
   uint32_t generation = 0;
-  uint32_t host = kNoHost;  // host of the receiving or sending agent: an agent can relay for others
+  uint32_t host = kNoHost;  // of the receiving or sending agent; agents can relay frames
   uint32_t stream = 0;
   uint32_t credit = 0;
 };

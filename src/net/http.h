@@ -1,5 +1,5 @@
 // HTTP/1.1 messages without I/O: two incremental parsers with limits (by Beast, which only http.cpp
-// includes), and formatting of heads. The rendezvous server and client call it. One caller at a time.
+// includes), and formatting of heads. The rendezvous server and client use these parsers. One caller at a time.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct HttpField {
   std::string_view value;  // must not contain line ends
 };
 
-// Parses one message after another from a stream of bytes. feed() stops at the end of the head, so
-// that the caller can refuse a message before its body takes memory, and at the end of the body.
+// Parses one message after another from a stream of bytes. feed() stops at the end of the body, and
+// also at the end of the head, so that the caller can refuse a message before its body takes memory.
 class HttpParser {
  public:
   virtual ~HttpParser() = default;

@@ -1,5 +1,5 @@
-// A notification on one Asio loop: notify() wakes all waiting coroutines. Objects that receive events in
-// I/O handlers own one. One thread.
+// A notification on one Asio loop: notify() wakes all waiting coroutines. Objects that receive
+// events in I/O handlers own a Notification. One thread.
 #pragma once
 
 #include "net/asio.h"

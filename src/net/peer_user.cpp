@@ -126,7 +126,7 @@ std::optional<SocketEntry> find_in_proc(const Ends& own, const Ends& far) {
   while (table && std::fgets(line, sizeof line, table.get()) != nullptr) {
     const char* at = std::strstr(line, wanted.c_str());
     if (at == nullptr) continue;
-    // State, queues, timer, retransmissions, user, timeout, inode.
+    // The fields are state, queues, timer, retransmissions, user, timeout, inode.
     unsigned uid = 0;
     unsigned long long inode = 0;
     const int read =

@@ -1,6 +1,6 @@
 // Finds the user of the process at the other end of a connected stream socket: by SO_PEERCRED for a
 // Unix socket, by the kernel's table of sockets for a TCP connection within this host. The agent's
-// store tunnel and the rendezvous server use it to refuse other users. Stateless; any thread.
+// store tunnel and the rendezvous server call peer_user() to refuse other users. Stateless; any thread.
 // Static programs like the agent may use this file.
 #pragma once
 
@@ -17,7 +17,7 @@ struct PeerUser {
 
   // Returns whether the process runs elsewhere, or as this process's user or root.
   bool is_own_or_elsewhere() const;
-  // The error message for any other process.
+  // Returns the error message for any other process.
   std::string refusal() const;
 };
 

@@ -24,7 +24,7 @@ Result<std::vector<SocketAddress>> resolve(const Endpoint& endpoint) {
   addrinfo* found = nullptr;
   int error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
   if (error == EAI_NONAME || error == EAI_ADDRFAMILY || error == EAI_NODATA) {
-    // A host with only a loopback interface has no "configured" address family.
+    // Try without AI_ADDRCONFIG: a host with only a loopback interface has no "configured" address family.
     hints.ai_flags = 0;
     error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
   }

@@ -1,5 +1,5 @@
-// Resolves names to addresses by the system's resolver. The calls block: never call them on a loop
-// that serves others, and never link this file into a program that must not resolve names.
+// Resolves names to addresses by the system's resolver. The calls block: never call them on the
+// thread of an event loop, and never link this file into a program that must not resolve names.
 #pragma once
 
 #include <vector>

@@ -45,7 +45,7 @@ bool remove_dead_listener(const SocketAddress& address) {
   return ::unlink(raw->sun_path) == 0;
 }
 
-// The bytes of an IPv4 or IPv6 address; empty for a Unix socket.
+// Returns the bytes of an IPv4 or IPv6 address; empty for a Unix socket.
 ByteView bytes_of(const SocketAddress& address) {
   const void* bytes = nullptr;
   size_t size = 0;

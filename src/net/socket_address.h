@@ -30,7 +30,7 @@ Endpoint to_endpoint(const SocketAddress& address);
 
 // Returns the 4 bytes of an IPv4 address or the 16 bytes of an IPv6 address; empty for another text.
 Bytes address_bytes(std::string_view text);
-// The inverse of address_bytes.
+// Formats an address; the inverse of address_bytes.
 std::string address_text(ByteView bytes);
 // Returns the address as text; empty for a Unix socket. For an IPv4-mapped IPv6 address (::ffff:10.0.0.1), returns the
 // IPv4 address.

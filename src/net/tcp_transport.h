@@ -1,4 +1,4 @@
-// Non-blocking TCP sockets for the data links, by address. A forked child closes them at once. The
+// Non-blocking TCP sockets for the data links, by address. A forked child closes these sockets at once. The
 // caller must authenticate the peer. Any thread.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The plugins that are linked into libhorovod. Only this file names them; other code finds their
-// records in the catalogue. CMake generates the list from the built plugin folders.
+// The plugins that are linked into libhorovod. Only this file names these plugins; other code
+// finds their records in the catalogue. CMake generates the list from the built plugin folders.
 #pragma once
 
 #include <span>

@@ -26,7 +26,7 @@ std::vector<std::string> shared_objects(const std::string& folder) {
   return paths;
 }
 
-// The folder of the plugins installed with this library; empty if the library's path is unknown.
+// Returns the folder of the plugins installed with this library; empty if the library's path is unknown.
 std::string own_folder() {
   const std::string path = own_path();
   return path.empty() ? path : (std::filesystem::path(path).parent_path() / "horovod").string();

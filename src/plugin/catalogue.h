@@ -14,8 +14,8 @@ namespace hvd::plugin {
 
 struct PluginCandidate {
   std::string path;                    // empty: built in
-  const hvd_plugin* record = nullptr;  // nullptr if it could not be loaded
-  std::string refusal;                 // why the plugin was refused; empty if it works here
+  const hvd_plugin* record = nullptr;  // nullptr if the plugin could not be loaded
+  std::string refusal;                 // why the plugin was refused; empty if the plugin works here
   bool works() const { return record != nullptr && refusal.empty(); }
 };
 
@@ -43,22 +43,22 @@ class Catalogue {
   std::vector<PluginCandidate> candidates_;
 };
 
-// The path of the library that contains this code, as the loader knows it; empty if unknown.
+// Returns the path of the library that contains this code, as the loader knows it; empty if unknown.
 std::string own_path();
 
-// "bootstrap", "controller", "op" or "framework".
+// Returns "bootstrap", "controller", "op" or "framework".
 std::string_view kind_name(uint32_t kind);
 
-// The folders to search: the colon-separated `list`, then <folder of this library>/horovod/plugins.
+// Returns the folders to search: the colon-separated `list`, then <folder of this library>/horovod/plugins.
 std::vector<std::string> search_path(std::string_view list);
-// The folders to search for bootstraps: the list, then <folder of this library>/horovod/bootstraps. Bootstraps have
-// their own folder because few processes need one.
+// Returns the folders to search for bootstraps: the list, then <folder of this
+// library>/horovod/bootstraps. Bootstraps have their own folder because few processes need one.
 std::vector<std::string> bootstrap_path(std::string_view list);
-// The folders to search for op plugins that are opened only if the user selects them: .../horovod/ops.
+// Returns the folders to search for op plugins that are opened only if the user selects them: .../horovod/ops.
 std::vector<std::string> backend_path(std::string_view list);
-// The file of a backend of this library's installation; may be empty.
+// Returns the file of a backend of this library's installation; may be empty.
 std::string own_backend(std::string_view name);
-// The folders to search for controllers that are opened only if the user selects them: .../horovod/controllers.
+// Returns the folders to search for controllers that are opened only if the user selects them: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);
 
 }  // namespace hvd::plugin

@@ -1,5 +1,5 @@
 // Tests a plugin of a third party in a child process with a time limit: opens it, checks its record
-// and calls its probe. The catalogue calls it.
+// and calls its probe. The catalogue calls try_in_child().
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ namespace hvd::plugin {
 namespace {
 
 // The functions that the vtable of each kind must have, in the order of its members after struct_size.
-// Later functions, and those with the entry "", may be missing.
+// Later functions, and functions with the entry "", may be missing.
 constexpr std::array kOfBootstrap = {"identity", "put", "get", "fence"};
 constexpr std::array kOfController = {"send",  "poll",         "abort",
                                       "hosts", "before_sleep", "after_sleep"};

@@ -1,5 +1,5 @@
-// The observation functions of a rank: timeline and metrics. Runtime owns it; the C ABI calls it on
-// any thread. A call may wait for the helper threads of other ranks, but never for their programs.
+// The observation functions of a rank: timeline and metrics. Runtime owns the Observation; the C ABI calls
+// it on any thread. A call may wait for the helper threads of other ranks, but never for their programs.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ class Observation {
   Result<std::string> metrics(hvd_metrics_scope scope);
   // Sends the recorded events to the root while the links exist.
   void before_leave();
-  // Called with the progress lock held after the runtime core has ended: waits for the timeline's file.
+  // Waits for the timeline's file. Call it with the progress lock held, after the runtime core has ended.
   void close() { timeline_.close(); }
 
  private:

@@ -90,7 +90,7 @@ Status Runtime::submit_message(int32_t op, const hvd_message& from, hvd_handle* 
   return submit_direct(submission, from.timeout_seconds > 0);
 }
 
-// If no other thread has the progress lock, the calling thread starts the work itself. Then a small
+// If no other thread has the progress lock, the calling thread starts the work itself, and a small
 // message is already sent when this function returns.
 Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
   if (Status status = names_.insert_memory(submission); !status.ok()) {
@@ -105,7 +105,7 @@ Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
     can_move = core_->messages_can_move();
   });
   if (!ran) return {};
-  // Wake a sleeping thread if it has not prepared for messages, or if no event will wake it for the
+  // Wake a sleeping thread that has not prepared for messages, or that no event will wake for the
   // time limit or for data to copy.
   if (!was_in_use || has_time_limit || can_move) progress_->notify();
   if (completed && progress_->has_waiter()) progress_->notify_completed();

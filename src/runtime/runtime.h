@@ -1,5 +1,5 @@
 // The runtime of one rank. Owns its identity, plugins, runtime core, services and helper thread.
-// The C ABI calls it on any thread. Several independent runtimes may exist in one process. Only
+// The C ABI calls the runtime on any thread. Several independent runtimes may exist in one process. Only
 // create, shutdown and wait block for other ranks.
 #pragma once
 
@@ -38,7 +38,7 @@ struct RuntimeOptions {
   // messages; may be nullptr.
   const hvd_plugin* data_links = nullptr;
   // Description of the selected backends, which the ranks compare, or the error if the backends cannot load.
-  // If it is empty, the ranks compare nothing.
+  // If the description is empty, the ranks compare nothing.
   Result<std::string> backends = std::string();
   // See BackendSelection::devices_by_trial.
   std::string devices_by_trial;
@@ -95,11 +95,11 @@ class Runtime {
   Status start(hvd_handle handle);
   // Starts a send (HVD_SEND) or a receive (HVD_RECV).
   Status submit_message(int32_t op, const hvd_message& message, hvd_handle* handle);
-  // The operations that may be submitted for devices.
+  // Returns the operations that may be submitted for devices.
   const DeviceSupport& device_support() const { return device_support_; }
   // Returns whether a trial in each process set decides on the device operations.
   bool tries_devices() const { return tries_devices_; }
-  // Groups: collectives without names and negotiation.
+  // Creates a group, for collectives without names and negotiation.
   Status create_group(std::vector<int32_t> ranks, std::string name, int32_t* id);
   Status destroy_group(int32_t id);
   Status submit_group_call(const hvd_group_call& call, hvd_handle* handle);
@@ -119,8 +119,8 @@ class Runtime {
   Status remove_process_set(int32_t id, hvd_handle* handle);
   const SetTable& process_sets() const { return sets_; }
 
-  // Leaves the job: the process sets with this rank end, and when this returns no peer needs this
-  // rank. Waits for the sets without it; with `ends_other_sets`, these fail. The object stays for
+  // Leaves the job: the process sets with this rank end, and when the call returns, no peer needs this rank.
+  // Waits for the sets without this rank; with `ends_other_sets`, these sets fail. The object stays for
   // threads that still query their handles.
   Status shutdown(Deadline deadline, bool ends_other_sets = false);
 
@@ -131,9 +131,9 @@ class Runtime {
   Digest derive_key(std::string_view purpose) const { return key_->sign({purpose}); }
 
   CoreCounts counts();
-  // Number of stalls that this rank, the root, has reported.
+  // Returns the number of stalls that this rank, the root, has reported.
   uint64_t stall_reports();
-  // The functions of the timeline and the metrics.
+  // Returns the object with the functions of the timeline and the metrics.
   Observation& observation() { return *observation_; }
 
  private:

@@ -9,10 +9,10 @@
 
 namespace hvd {
 
-// The machine as `uname -m` prints it; empty for another file or an unknown machine.
+// Returns the machine as `uname -m` prints it; empty for another file or an unknown machine.
 std::string machine_of_elf(ByteView file);
 
-// The newest symbol version of a family that a 64-bit program or shared object needs: "2.34" for
+// Returns the newest symbol version of a family that a 64-bit program or shared object needs: "2.34" for
 // "GLIBC_". Empty if it needs none.
 std::string needed_version(ByteView file, std::string_view family);
 

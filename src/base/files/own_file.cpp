@@ -45,7 +45,7 @@ Status check_owner(const UniqueFd& opened, const std::string& shown) {
   return status;
 }
 
-// The target of a link of this user or root, relative to the link's folder. Empty for another user's link.
+// Returns the target of a link of this user or root, relative to the link's folder. Empty for another user's link.
 std::string target_of(int folder, const std::string& name) {
   const UniqueFd link(::openat(folder, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat about {};
@@ -61,7 +61,7 @@ Result<UniqueFd> open_at(int folder, const std::string& name, int flags, const s
   const int access = (flags & O_ACCMODE) == O_RDWR ? O_RDWR : O_WRONLY;
   // No O_TRUNC: the file is truncated after the check of its owner.
   const int how = access | (flags & O_APPEND) | O_CREAT | O_NONBLOCK | O_CLOEXEC;
-  // The owner is not checked: a file server may assign a new file to another user.
+  // The owner of a new file is not checked: a file server may assign the file to another user.
   UniqueFd file(::openat(folder, name.c_str(), how | O_EXCL, kFileMode));
   if (file) return file;
   file.reset(::openat(folder, name.c_str(), how | O_NOFOLLOW, kFileMode));

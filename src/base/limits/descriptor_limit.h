@@ -1,5 +1,5 @@
-// The limit of open descriptors of this process. Each connection needs one, and the usual soft limit is
-// 1,024.
+// The limit of open descriptors of this process. Each connection needs a descriptor, and the usual
+// soft limit is 1,024.
 #pragma once
 
 #include <sys/resource.h>
@@ -14,7 +14,7 @@ inline rlimit descriptor_limit() {
   return limit;
 }
 
-// The limits at the start of this process, unless other code has raised them.
+// Returns the limits at the start of this process, unless other code has raised them.
 inline const rlimit& first_descriptor_limit() {
   static const rlimit first = descriptor_limit();
   return first;

@@ -31,7 +31,7 @@ void restore() {
   if (const auto call = terminate_options().restore.exchange(nullptr)) call();
 }
 
-// Called when memory has run out: allocates nothing.
+// Ends the process when memory has run out. Allocates nothing.
 void end_without_memory() {
   char host[65] = "", text[256];
   ::gethostname(host, sizeof host - 1);
@@ -72,7 +72,7 @@ void end_without_handler() {
                            ? 0
                            : terminate_options().error_number_of(error);
     if (number != 0) end_because(system_error("cannot go on", number));
-    // Any other exception is a defect. The default handler below reports it.
+    // Any other exception is a defect, which the default handler below reports.
   } catch (...) {
   }
   restore();

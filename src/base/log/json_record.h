@@ -7,9 +7,9 @@
 
 namespace hvd {
 
-// "text":"...", or "base64":"..." if the bytes are not valid UTF-8.
+// Returns "text":"...", or "base64":"..." if the bytes are not valid UTF-8.
 std::string json_text_member(std::string_view bytes);
-// The beginning of an object: {"time":"2026-01-31T12:00:00.000Z".
+// Returns the beginning of an object: {"time":"2026-01-31T12:00:00.000Z".
 std::string json_time(
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 // Formats each line of the text as an object with time, source, level (unless empty) and text. The

@@ -9,7 +9,7 @@ namespace hvd::log {
 
 enum class Level { kTrace, kDebug, kInfo, kWarning, kError, kOff };
 
-// The lowest level that is printed, initially kWarning; the prefix of each line, initially empty.
+// Set the lowest level that is printed, initially kWarning, and the prefix of each line, initially empty.
 void set_level(Level level);
 void set_identity(std::string identity);
 void set_timestamps(bool shown);

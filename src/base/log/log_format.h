@@ -13,8 +13,8 @@ enum class Format { kText, kJson };
 void set_format(Format format);
 Format format();
 
-// Receives each line with its newline, on the thread that logs it. If it returns false, or if no
-// writer is set, the line goes to standard error.
+// Receives each line with its newline, on the thread that logs it. If the writer returns false,
+// or if no writer is set, the line goes to standard error.
 using Writer = std::function<bool(std::string_view line)>;
 void set_writer(Writer writer);
 

@@ -1,6 +1,6 @@
 // Counters and histograms of a rank: plain numbers, so that a count costs one addition. The runtime
-// writes them with the progress lock held. They may lie in a page that another process reads
-// (metrics_page.h). metrics_text.cpp and docs/metrics.md have their public names.
+// writes the numbers with the progress lock held. The numbers may lie in a page that another
+// process reads (metrics_page.h). metrics_text.cpp and docs/metrics.md have their public names.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Metrics {
   std::array<uint64_t, kOpCount> failed{};
   std::array<uint64_t, kOpCount> bytes{};
   std::array<Histogram, kOpCount> latency{};  // microseconds from submission to completion
-  Histogram negotiation{};                    // microseconds until all ranks had submitted it
+  Histogram negotiation{};                    // microseconds until all ranks have submitted
   Histogram batch_bytes{};
   Histogram batch_fill{};  // thousandths of the fusion threshold
   uint64_t pending = 0;    // submissions that are not complete
@@ -63,8 +63,8 @@ struct Metrics {
     bytes[index] += ok ? size : 0;
     latency[index].observe(microseconds(took));
   }
-  // A tensor's name is used again, which happens once per training step. The second use of a name
-  // makes it known, so the first step whose end is seen is the second step.
+  // Records the end of a training step, at which the tensors' names are used again. The first call counts
+  // two steps: a name is remembered from its second use on, so no call reports the end of the first step.
   void stepped(std::chrono::steady_clock::time_point now) {
     count(Counter::kSteps, counters[static_cast<size_t>(Counter::kSteps)] == 0 ? 2 : 1);
     stepped_at = static_cast<uint64_t>(

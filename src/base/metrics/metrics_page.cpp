@@ -84,8 +84,8 @@ Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place)
   const std::string path = place.substr(0, colon);
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file) return system_error(cat("cannot open ", printable(path)), errno);
-  // The seals prove that this is an agent's memory of fixed size: after an agent's end, another
-  // process may have its pid and descriptor number.
+  // The seals prove that the file is an agent's memory of fixed size: after an agent's end,
+  // another process may have its pid and descriptor number.
   const off_t size = ::lseek(file.get(), 0, SEEK_END);
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals ||

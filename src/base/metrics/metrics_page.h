@@ -20,7 +20,7 @@ namespace hvd {
 constexpr uint64_t kMetricsLayout =
     (uint64_t{0x4856444d} << 32) | (uint64_t{3} << 16) | sizeof(RankCounters);
 
-// The pages of all ranks of this host. The agent owns them. For one thread.
+// The pages of all ranks of this host. The agent owns this object. For one thread.
 class MetricsPages {
  public:
   static Result<MetricsPages> create(size_t count);
@@ -28,7 +28,7 @@ class MetricsPages {
   MetricsPages& operator=(MetricsPages&&) = delete;
   ~MetricsPages();
 
-  // The value of HOROVOD_METRICS_PAGE for one rank: "/proc/PID/fd/NUMBER:OFFSET".
+  // Returns the value of HOROVOD_METRICS_PAGE for one rank: "/proc/PID/fd/NUMBER:OFFSET".
   std::string place_of(size_t index) const;
   // Returns nullopt until a process has opened the page.
   std::optional<RankCounters> read(size_t index) const;

@@ -15,9 +15,9 @@ struct LabelledMetrics {
   const Metrics* metrics;
 };
 std::string metrics_text(std::span<const LabelledMetrics> all);
-// Converts this text to the OpenMetrics format, version 1.0.0.
+// Converts text of Prometheus's format to the OpenMetrics format, version 1.0.0.
 std::string open_metrics_text(std::string_view text);
-// The means over the last training steps; before the first step only comments.
+// Returns the means over the last training steps; before the first step only comments.
 std::string step_text(std::string_view labels, const StepLog& log);
 
 // Parts of a text in Prometheus's format. `name` is without "horovod_".
@@ -27,7 +27,7 @@ void put_sample(std::string& text, std::string_view name, std::string_view label
                 std::string_view value);
 // Escapes the value of a label; adds no quotes.
 std::string escape_label(std::string_view text);
-// A number with at most 15 digits.
+// Formats a number with at most 15 digits.
 std::string number_text(double value);
 
 }  // namespace hvd

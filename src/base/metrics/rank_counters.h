@@ -1,5 +1,5 @@
-// The counters of a rank: metrics and the last training steps. They may lie in a page that another
-// process reads (metrics_page.h). The runtime writes them with the progress lock held.
+// The counters of a rank: metrics and the last training steps. The counters may lie in a page that
+// another process reads (metrics_page.h). The runtime writes the counters with the progress lock held.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct StepLog {
   static constexpr size_t kWindow = 50;
   struct Step {
     uint32_t microseconds = 0;
-    // The longest time until all ranks agreed on an operation of this step. This includes the
+    // The longest time until all ranks agreed on an operation of this step, including the
     // operation that begins the step, whose wait lies at the end of the previous step.
     uint32_t waited_microseconds = 0;
     uint64_t bytes = 0;  // input bytes of this rank's completed operations
@@ -61,7 +61,7 @@ struct StepLog {
   void wait_ended_in(uint64_t step, std::chrono::nanoseconds took, uint32_t id);
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);
-  // From now on, step numbers are equal on all ranks, for example after all ranks have joined (hvd.join).
+  // Records that step numbers are equal on all ranks from here on, for example after all ranks have joined (hvd.join).
   void count_anew() { first = ended; }
 };
 
@@ -107,7 +107,7 @@ struct Announcements {
 
 struct RankCounters {
   uint64_t layout = 0;  // in a page: kMetricsLayout once the rest is valid
-  int32_t rank = 0;     // in its world
+  int32_t rank = 0;     // in the rank's world
   int32_t size = 0;
   Metrics metrics;
   StepLog steps;

@@ -22,7 +22,7 @@ Result<int64_t> number_of(std::string_view digits) {
   return *parse_int(digits);
 }
 
-// "01-16", and "20".
+// Expands a range, "01-16", or a number, "20".
 Result<std::vector<std::string>> expand_range(std::string_view text) {
   const size_t dash = text.find('-');
   const std::string_view first = text.substr(0, dash);

@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-// A text that expands to more names is a mistake.
+// The maximum number of names. A text that expands to more names is an error.
 constexpr size_t kMaxNames = 1 << 17;
 
 // Returns all names in the order of the ranges, the last range fastest. A text without brackets is

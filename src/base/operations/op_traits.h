@@ -1,5 +1,5 @@
 // The table of the operations of hvd_op_kind, for checks, agreement, fusion, metrics and timeline.
-// Constants; any folder may read them.
+// Any folder may read these constants.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct OpTraits {
   RowCounts row_counts = RowCounts::kNone;
 };
 
-constexpr size_t kOpCount = 10;  // numbers of hvd_op_kind; 4 is none
+constexpr size_t kOpCount = 10;  // the highest hvd_op_kind plus 1; 4 is unused
 
 // Indexed by the number of the operation.
 inline constexpr auto kOpTraits = [] {

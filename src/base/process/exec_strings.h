@@ -13,11 +13,11 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // variables of `over`. If a name occurs twice in `over`, its last value counts.
 Environment overlay(Environment base, const Environment& over);
 
-// "NAME=VALUE" for each variable.
+// Returns "NAME=VALUE" for each variable.
 std::vector<std::string> environment_strings(const Environment& environment);
 
-// Pointers to the texts, which must outlive them, and a final null. They are not const because
-// exec's parameters are not const; exec changes nothing.
+// Returns pointers to the texts, which must outlive the pointers, and a final null. The
+// pointers are not const because exec's parameters are not const; exec changes nothing.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts);
 
 }  // namespace hvd

@@ -7,9 +7,9 @@
 
 namespace hvd {
 
-// "SIGTERM", or the number of a signal without a name.
+// Returns "SIGTERM", or the number of a signal without a name.
 std::string signal_name(int number);
-// "15 (SIGTERM)", or the number of a signal without a name.
+// Returns "15 (SIGTERM)", or the number of a signal without a name.
 std::string signal_text(int number);
 
 // Call this first in a program. Unblocks all signals, which the parent may have blocked, and ignores

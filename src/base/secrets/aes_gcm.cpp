@@ -12,8 +12,8 @@ namespace {
 
 using Nonce = std::array<unsigned char, 12>;
 
-// The cipher has a separate library context, so that no configuration file changes it, and the exit of
-// the process does not free it while a thread still encrypts.
+// The cipher has a separate library context: no configuration file changes this context, and the
+// exit of the process does not free it while a thread still encrypts.
 const EVP_CIPHER* cipher() {
   static const EVP_CIPHER* const cipher =
       ::EVP_CIPHER_fetch(::OSSL_LIB_CTX_new(), "AES-256-GCM", nullptr);

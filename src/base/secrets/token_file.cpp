@@ -25,7 +25,7 @@ constexpr size_t kLeastDigits = 32;
 struct OpenedFile {
   int fd;
   std::string shown;
-  std::string quoted;  // for the shell
+  std::string quoted;  // the name, quoted for the shell
 };
 
 bool is_anonymous_pipe(const OpenedFile& source, const struct stat& info) {

@@ -23,7 +23,7 @@ template <typename T>
 concept ListsFields = requires(T& value) {
   T::fields(value);
 };
-// Arrays and pairs.
+// True for arrays and pairs.
 template <typename T>
 concept HasTupleSize = requires {
   std::tuple_size<T>::value;
@@ -91,7 +91,7 @@ void get(ByteReader& from, std::pair<A, B>& values) {
   get(from, values.second);
 }
 
-// The minimum number of bytes of an encoded value. For a text or a list, this is the size of its length field.
+// Returns the minimum number of bytes of an encoded value. For a text or a list, this is the size of its length field.
 template <typename T>
 constexpr size_t least_size() {
   if constexpr (Number<T>) {

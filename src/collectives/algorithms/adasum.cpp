@@ -1,7 +1,7 @@
 // Adasum of any number of members, tensor by tensor. Pairs of vectors are combined along a binary
 // tree over the bits of the members' indices, low to high: orthogonal vectors are added, and
-// parallel ones averaged. If the number of members is not a power of two, a vector without a
-// partner goes up unchanged: a full tree with zeros for the missing members gives the same result.
+// parallel ones averaged. If the number of members is not a power of two, a vector without a partner
+// enters the next level unchanged: a full tree with zeros for the missing members gives the same result.
 //
 // Every member receives its part of all vectors (an alltoall), takes part in the dot products and
 // norms of each level (a small allreduce in float64), combines its part, and sends the result to
@@ -55,7 +55,7 @@ class Adasum {
 
   const hvd_batch& scatter() const { return scatter_; }
   const hvd_batch& gather() const { return gather_; }
-  // The products of one level, three numbers each; an allreduce sums them over the members.
+  // Returns the products of one level, three numbers each; an allreduce sums them over the members.
   std::span<Products> products() { return {products_.data(), vectors_ / 2 * tensors_.size()}; }
 
   bool one_is_left() const { return vectors_ == 1; }
@@ -95,8 +95,8 @@ class Adasum {
   struct Part {
     size_t rows;         // index into rows_
     size_t count;        // elements of one vector's part
-    size_t stored;       // elements before it in stored_
-    size_t accumulator;  // elements before it in accumulators_
+    size_t stored;       // elements before this part in stored_
+    size_t accumulator;  // elements before this part in accumulators_
   };
 
   std::byte* stored(const Part& part, size_t v) {

@@ -33,7 +33,7 @@ class AllgatherSteps {
         tensors_(batch.tensors, batch.tensor_count),
         input_(tensors_, WholeInput{element_}),
         sizes_(group.size()) {
-    // The data of a local member is in its slot, that of a remote member in a part of the result buffer.
+    // The data of a local member is in its slot; the data of a remote member is in a part of the result buffer.
     place_ = group.sub_region().chunk();
     if (group.host_count() > 1) place_ = place_ / group.size() / 64 * 64;
     size_t largest = 0;

@@ -128,7 +128,7 @@ Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduc
   const size_t piece =
       config.algorithm == Algorithm::kOneShot ? tuning.one_shot_chunk : tuning.chunk;
   cut(config, reduction.count, piece / reduction.element);
-  // Enough pieces in flight for a ring, which has many hops.
+  // Keep enough pieces in flight for a ring, which has many hops.
   config.window = std::min(config.pieces, 4 * group.host_count() + 4);
   InterHostAllreduce& inter_host = group.inter_host();
   inter_host.begin(reduction, config);

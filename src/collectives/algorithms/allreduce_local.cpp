@@ -3,8 +3,8 @@
 // pass over memory:
 //
 //   pack    the other ranks' slices, from the tensors into the slot
-//   reduce  the own slice, from the tensors and the others' slots, into the tensors and into the
-//           slot of the next rank, over that rank's data for the slice
+//   reduce  this rank's slice, from the tensors and the others' slots, into the tensors and into
+//           the slot of the next rank, over that rank's data for the slice
 //   unpack  the others' results, from the slots, into the tensors
 //
 // A core quickly reads lines from another core's cache, and quickly stores to lines that it has
@@ -95,13 +95,13 @@ class LocalStream {
     return slice_of(count_of(chunk), group_.local_count(), rank, element());
   }
 
-  // The place of a slice in a rank's slot. It is equal in all chunks, so that a short last chunk
+  // Returns the place of a slice in a rank's slot. The place is equal in all chunks, so that a short last chunk
   // does not overwrite results that other ranks have yet to unpack.
   std::byte* place(size_t rank, uint64_t step, size_t slice) const {
     return sub_region_.slot(rank, step) + slice * stride_;
   }
 
-  // The place of the result of a rank's slice.
+  // Returns the place of the result of a rank's slice.
   std::byte* result(size_t rank, uint64_t step) const {
     return place((rank + 1) % group_.local_count(), step, rank);
   }
@@ -127,7 +127,7 @@ class LocalStream {
     });
   }
 
-  // Reduces `count` elements of a tensor, which are at byte `offset` of the own slice.
+  // Reduces `count` elements of a tensor, which are at byte `offset` of this rank's slice.
   void reduce_part(const hvd_batch_tensor& tensor, size_t first, size_t count, uint64_t step,
                    size_t offset) {
     const size_t own = group_.local_index();

@@ -1,5 +1,5 @@
-// The ranks exchange the places of their tensors like a small payload, in a separate step. A rank
-// with a private tensor announces it, and continues without the other ranks' places.
+// The ranks exchange the places of their tensors like a small payload, in a separate step. A rank whose
+// tensor is in private memory announces this fact, and does not wait for the other ranks' places.
 #include "collectives/algorithms/allreduce_registered.h"
 
 #include <cstring>
@@ -16,7 +16,7 @@ constexpr size_t kLeastBytes = 32 * 1024;
 constexpr size_t kMostTensors = 128;
 
 struct TensorPlaces {
-  uint64_t count;  // number of tensors; 0 if one of them is private
+  uint64_t count;  // number of tensors; 0 if a tensor is in private memory
   SharedHeap::Place places[kMostTensors];
 };
 static_assert(sizeof(TensorPlaces) <= kSmallBytes);
@@ -51,7 +51,7 @@ Result<std::byte**> reach_all(Group& group, const hvd_batch& batch, size_t eleme
         base = static_cast<std::byte*>(batch.tensors[i].output);
         continue;
       }
-      const SharedHeap::Place theirs = place(rank, i);  // a copy: the peer may change it
+      const SharedHeap::Place theirs = place(rank, i);  // a copy: the peer may change its own
       const auto bytes = static_cast<size_t>(batch.tensors[i].count) * element;
       HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, theirs, bytes));
     }

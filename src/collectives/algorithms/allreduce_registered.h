@@ -15,15 +15,15 @@ namespace hvd::collectives {
 bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
 
 // Exchanges the places, and reduces in place if every tensor of every rank lies in mapped memory.
-// Sets *done to true if it has reduced, equal on all ranks.
+// Sets *done to true if the tensors are reduced; equal on all ranks.
 Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
 
-// Returns the place of a single tensor, for callers that exchange places together with other data, in
-// a step that they have reserved and in which they post kConsumed afterwards.
+// Returns the place of a single tensor, for callers that exchange places together with other data.
+// These callers reserve the step, and post kConsumed in it afterwards.
 std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
                                           size_t element);
-// `places`: the place of each member's tensor, by local index.
+// Reduces a single tensor in place. `places`: the place of each member's tensor, by local index.
 Coroutine reduce_at_places(Flow& flow, Group& group, const hvd_batch& batch,
                            const Reduction& reduction, uint64_t step,
                            std::span<const SharedHeap::Place> places);

@@ -96,7 +96,7 @@ class Casting {
   size_t size_ = 0;
 };
 
-// The leader's part: receives the chunk unless its host has it, and forwards it.
+// Runs the leader's part: receives the chunk unless its host has it, and forwards it.
 Coroutine pass_on(Flow& flow, Group& group, Casting& casting, size_t index) {
   const uint64_t step = casting.first + index;
   if (casting.on_root_host) {

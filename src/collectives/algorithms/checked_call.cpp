@@ -71,7 +71,7 @@ bool goes_with_record(Group& group, const hvd_batch& batch, const Reduction& red
   return reduction.count * reduction.element <= most;
 }
 
-// The places of all members; empty if the memory of any member is private.
+// Returns the places of all members; empty if the memory of any member is private.
 std::vector<SharedHeap::Place> posted_places(Group& group, uint64_t step) {
   std::vector<SharedHeap::Place> places;
   for (size_t i = 0; i < group.local_count(); ++i) {
@@ -186,8 +186,8 @@ Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, Chec
   group.post_all(kConsumed, step + 1);
 }
 
-// Between hosts, one small allreduce computes the minimum and, by complements, the maximum of each
-// field. It uses the steps of the group and the streams between its hosts, like the data that follow.
+// Between hosts, one small allreduce computes the minimum and, by complements, the maximum of each field.
+// The allreduce uses the steps of the group and the streams between its hosts, like the data that follow.
 Coroutine compare_across(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call) {
   std::array<uint64_t, 2 * kFields> least;
   for (size_t i = 0; i < kFields; ++i) {

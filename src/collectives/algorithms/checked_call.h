@@ -1,6 +1,6 @@
 // A collective before which the members compare their calls. Members of a process set have negotiated
 // their calls; members of a group have not. If the calls differ, no member may write into any memory.
-// The runtime's groups use it.
+// The runtime's groups call run_checked().
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ using CallRecord = std::array<uint64_t, 8>;
 // This member's call, and the result of the comparison.
 struct CheckedCall {
   CallRecord record{};
-  // The element counts of an alltoall: to each member, then from each member. Empty if they follow from the record.
+  // The element counts of an alltoall: to each member, then from each member. Empty if the record defines the counts.
   std::vector<int64_t> counts;
 
   Status failure;  // the host has no memory for the group; no comparison took place

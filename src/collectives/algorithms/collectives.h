@@ -1,5 +1,5 @@
 // The collectives, one coroutine each. All members must call the same collectives in the same
-// order. The built-in backend starts them through Flow. A batch and its tensors must exist until
+// order. The built-in backend starts the coroutines through Flow. A batch and its tensors must exist until
 // the coroutine has ended.
 #pragma once
 
@@ -18,7 +18,7 @@ Coroutine run(Flow& flow, Group& group, const hvd_batch& batch);
 
 // Each rank reduces its slice in the host's shared memory; then the hosts exchange their results.
 Coroutine allreduce(Flow& flow, Group& group, const hvd_batch& batch);
-// An allreduce whose reduction is HVD_ADASUM.
+// Runs an allreduce whose reduction is HVD_ADASUM.
 Coroutine adasum(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine allgather(Flow& flow, Group& group, const hvd_batch& batch);

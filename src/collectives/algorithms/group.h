@@ -30,7 +30,7 @@ class Group {
 
   Mesh& mesh() { return mesh_; }
   size_t size() const { return members_.size(); }
-  // This rank's index among the members.
+  // Returns this rank's index among the members.
   size_t index() const { return index_; }
 
   // Hosts are in the order of their lowest member; members of a host are ascending indices among all members.
@@ -41,13 +41,13 @@ class Group {
   std::span<const size_t> local_members() const { return hosts_[host_index_]; }
   size_t local_count() const { return hosts_[host_index_].size(); }
   size_t local_index() const { return local_index_; }
-  // The index among the local members; `member` must be on this host.
+  // Returns a member's index among the local members; `member` must be on this host.
   size_t local_index_of(size_t member) const;
   int32_t global_rank_of_local(size_t local) const { return members_[hosts_[host_index_][local]]; }
   bool is_leader() const { return local_index_ == 0; }
   // Returns a stream to the rank on another host that has the same local index as this rank.
   PeerStream& peer_stream(size_t host, size_t stream = 0);
-  // The number of members on the host with the fewest, and on the host with the most members.
+  // Return the number of members on the host with the fewest members, and on the host with the most members.
   size_t fewest_local() const { return fewest_local_; }
   size_t most_local() const { return most_local_; }
   InterHostAllreduce& inter_host();
@@ -83,7 +83,7 @@ class Group {
   // overwrites.
   bool small_slot_is_free(uint64_t step) const { return step == 0 || known_consumed >= step - 1; }
 
-  // Private memory for small results and for data from other hosts.
+  // Return private memory for small results and for data from other hosts.
   std::byte* small_result() { return small_result_.data(); }
   std::byte* scratch(size_t size);
 
@@ -126,8 +126,8 @@ class AllReached final : public Condition {
   size_t next_ = 0;
 };
 
-// Ready when every member has consumed the buffers that this step reuses: the buffers of two steps
-// before, possibly a step of another operation.
+// Returns a condition that is ready when every member has consumed the buffers that this step
+// reuses: those of two steps before, possibly of another operation.
 inline AllReached buffers_free(Group& group, uint64_t step) {
   return {group, kConsumed, step == 0 ? 0 : step - 1};
 }

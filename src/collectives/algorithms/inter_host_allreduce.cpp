@@ -13,7 +13,7 @@ namespace {
 // The hops of a piece enter the queue after the hops of this many later pieces, so that this host
 // has data to send while the other hosts reply.
 constexpr size_t kStagger = 2;
-// Further hops enter the queues while these have fewer transfers.
+// Further hops enter the queues while the queues have fewer transfers than this number.
 constexpr size_t kAhead = 64;
 // A smaller payload takes one stream.
 constexpr size_t kSmallestStripe = 32 * 1024;
@@ -102,12 +102,12 @@ std::byte* InterHostAllreduce::scratch_of(const Piece& piece) {
   return float32_of(piece) + float32_size_;
 }
 
-// The address of the data that a hop sends.
+// Returns the address of the data that a hop sends.
 std::byte* InterHostAllreduce::source(const Piece& piece, size_t hop) {
   return carries_float32(hop) ? float32_of(piece) : piece.data;
 }
 
-// The address where a hop stores received data.
+// Returns the address where a hop stores received data.
 std::byte* InterHostAllreduce::target(const Piece& piece, size_t hop) {
   return hop < schedule_of(piece.number).reducing ? scratch_of(piece) : piece.data;
 }
@@ -298,8 +298,8 @@ void InterHostAllreduce::settle() {
 // Each host sends and receives 2 n (H - 1) / H elements. float16 and bfloat16 are sent as float32 by the hops that
 // reduce, and as 16 bits by the others.
 //
-// A hop waits for the previous hop of its piece, so up to `window` pieces are in flight: while one piece waits for its
-// neighbour, the streams carry others. queue_hops() puts the transfers of each stream into the order
+// A hop waits for the previous hop of its piece, so up to `window` pieces are in flight: while one piece waits for
+// its neighbour, the streams carry other pieces. queue_hops() puts the transfers of each stream into the order
 //
 //   piece 0 hop 0; piece 1 hop 0; piece 0 hop 1, piece 2 hop 0; piece 1 hop 1, piece 3 hop 0; piece 0 hop 2, ...
 //

@@ -1,7 +1,7 @@
 // The inter-host allreduce: reduces pieces of memory over all hosts of a group, in place. The ranks
 // with equal local index, one per host, take part together. Several pieces are in flight at once,
 // each at a step of its schedule. Both ends of a stream know the order of the transfers, so only
-// data is sent. The progress thread polls it; no call waits.
+// data is sent. The progress thread polls the object; no call waits.
 #pragma once
 
 #include <vector>
@@ -35,7 +35,7 @@ class InterHostAllreduce {
 
   // `reduction` must outlive the operation.
   void begin(const Reduction& reduction, const InterHostConfig& config);
-  // The memory for this host's part of the next piece: float32, or `piece` itself. Call only while may_add().
+  // Returns the memory for this host's part of the next piece: float32, or `piece` itself. Call only while may_add().
   std::byte* part_of_next(std::byte* piece) {
     return config_.part.is_float32 ? float32_of(slot_of(added_)) : piece;
   }
@@ -44,7 +44,7 @@ class InterHostAllreduce {
   void add(std::byte* piece);
   bool may_add() const { return added_ < config_.pieces && added_ - finished_ < config_.window; }
   size_t added() const { return added_; }
-  // The number of finished pieces. Pieces finish in the order in which they were added.
+  // Returns the number of finished pieces. Pieces finish in the order in which they were added.
   size_t finished() const { return finished_; }
   void advance();
   // Returns a rank whose stream has ended before its transfers were complete, or -1.

@@ -144,7 +144,7 @@ class Scattering {
     group_.post(kShared, first + index + 1);
   }
   void unpack(size_t index) {
-    // The results of the own host lie at the front of its parts.
+    // The results of this host lie at the front of its parts.
     const size_t host = first_on_host_[group_.host_index()];
     output_.write(sub_region_.result(first + index) + host * part_place() +
                       (position_[group_.index()] - host) * place_,
@@ -197,7 +197,7 @@ class Scattering {
   std::vector<Walk<RowsFor>> inputs_;  // the rows that each member gets
   Walk<OwnRows> output_;
   std::vector<size_t> sizes_;     // bytes that each member gets
-  std::vector<size_t> position_;  // place of each member; those of a host are adjacent
+  std::vector<size_t> position_;  // place of each member; members of a host are adjacent
   std::vector<size_t> first_on_host_;
   size_t place_;  // bytes
 };

@@ -1,6 +1,6 @@
 // Chooses the algorithm of an allreduce between hosts, and computes its schedule: what this host sends
 // to and receives from other hosts in each hop. All hosts count the same hops; some hops are empty.
-// The inter-host allreduce calls it. Pure.
+// The inter-host allreduce calls these functions. Pure.
 #pragma once
 
 #include <cstdint>

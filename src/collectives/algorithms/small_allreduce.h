@@ -8,7 +8,7 @@ namespace hvd::collectives {
 
 class SmallAllreduce {
  public:
-  // `tuning`: hvd_batch.tuning of the batch whose algorithm runs this.
+  // `tuning`: hvd_batch.tuning of the batch whose algorithm runs this allreduce.
   SmallAllreduce(hvd_reduce_op op, hvd_dtype dtype, void* values, size_t count,
                  const hvd_tuning* tuning = nullptr)
       : tensor_{values, values, static_cast<int64_t>(count), 1, nullptr, nullptr} {

@@ -22,7 +22,7 @@ struct Tuning {
   size_t one_shot_limit_of_two = 4 * 1024 * 1024;
   // Otherwise recursive doubling runs up to this many bytes of a batch.
   size_t recursive_doubling_limit = 16 * 1024;
-  // Larger batches use two-shot on up to two_shot_hosts hosts. On more hosts they use halving-doubling,
+  // Larger batches use two-shot on up to two_shot_hosts hosts. On more hosts, these batches use halving-doubling,
   // or a ring from ring_from bytes. In a ring, a host receives from only one host
   // at a time.
   int32_t two_shot_hosts = 4;

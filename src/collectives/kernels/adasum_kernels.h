@@ -26,7 +26,7 @@ Weights weights_of(const Products& products);
 // Computes out = weights.a * a + weights.b * b. `out` may be `a`.
 void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weights, double* out,
              size_t count);
-// Conversions from and to float64; to_storage_type multiplies by a factor and rounds once.
+// Convert from and to float64; to_storage_type multiplies by a factor and rounds once.
 void to_float64(hvd_dtype dtype, const void* in, double* out, size_t count);
 void to_storage_type(hvd_dtype dtype, const double* in, double factor, void* out, size_t count);
 

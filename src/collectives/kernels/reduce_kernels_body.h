@@ -92,7 +92,7 @@ struct HalfElement : FloatElement<float> {
   static constexpr bool kConvertsBlocks = kConvertsHalves;
   static inline float load(Half value) { return float_of_half(value.bits); }
   static inline Half store(float value) { return {half_of_float(value)}; }
-  static inline float with_one_nan(float value) { return value; }  // store() does it
+  static inline float with_one_nan(float value) { return value; }  // store() makes one NaN
 };
 
 struct BFloat16Element : FloatElement<float> {
@@ -101,7 +101,7 @@ struct BFloat16Element : FloatElement<float> {
   static constexpr bool kDirect = false;
   static inline float load(BFloat16Bits value) { return float_of_bfloat(value.bits); }
   static inline BFloat16Bits store(float value) { return {bfloat_of_float(value)}; }
-  static inline float with_one_nan(float value) { return value; }  // store() does it
+  static inline float with_one_nan(float value) { return value; }  // store() makes one NaN
 };
 
 // A part of a half-precision sum: the result stays in float32.
@@ -251,10 +251,10 @@ inline void store_block(typename E::Output* __restrict out,
   for (; i < count; ++i) out[i] = E::store(block[i]);
 }
 
-// Elements of a block. It fits into the L1 cache, and hides the cost of the outer loop.
+// Elements of a block, which fits into the L1 cache, and hides the cost of the outer loop.
 constexpr size_t kBlock = 1024;
 
-// Reduces one or two inputs without a prescale directly into the result. Returns false if this is not possible.
+// Reduces one or two inputs without a prescale directly into the result; returns false if the call needs more.
 template <typename E, int kOp>
 inline bool reduce_directly(void* result, const void* const* inputs, size_t input_count,
                             size_t count, const Scale& before, const Scale& after) {

@@ -38,7 +38,7 @@ class Unpacker {
   size_t offset_ = 0;  // elements
 };
 
-// The factors or divisors of a batch, for inputs and for results.
+// Return the factors or divisors of a batch, for inputs and for results.
 Scale scale_before(const hvd_batch& batch);
 Scale scale_after(const hvd_batch& batch);
 

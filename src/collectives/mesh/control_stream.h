@@ -1,6 +1,6 @@
 // Framed control messages over a peer stream, between ranks on two hosts. A frame is a length, a
 // kind and that many bytes of payload. Owns the peer stream and the bytes that wait to be written.
-// RemoteLinks owns and calls it, one caller at a time; never waits.
+// RemoteLinks owns and calls ControlStream, one caller at a time; never waits.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class FrameReader {
   Result<bool> next(ControlFrame& frame);
 
  private:
-  // The initial size of the buffer. It holds many small messages, and grows for a large one.
+  // The initial size of the buffer, which holds many small messages, and grows for a large message.
   static constexpr size_t kRoom = 4096;
   // The payload of the first frame in the buffer is aligned to 16 bytes.
   static constexpr size_t kFront = 64 - kHeader;

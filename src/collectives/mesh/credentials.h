@@ -1,5 +1,5 @@
 // The proofs that two ranks exchange when they open a link. A proof shows that its sender has the job's
-// secret. It is valid for one job, generation, pair of ranks and pair of nonces. The handshake and the
+// secret, and is valid for one job, generation, pair of ranks and pair of nonces. The handshake and the
 // local rendezvous make and check proofs. Pure.
 #pragma once
 

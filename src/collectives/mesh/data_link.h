@@ -24,8 +24,8 @@ class DataLink {
   DataLink& operator=(const DataLink&) = delete;
 
   bool is_local() const { return is_local_; }
-  // Between hosts: opens the stream, unless it is open. Both ends must call this, since possibly only
-  // one end can connect to the other.
+  // Between hosts: opens the stream, unless it is open. Both ends must call open_stream(), since possibly
+  // only one end can connect to the other.
   void open_stream();
   // Inside a host: creates the ring for data to the peer in the shared heap, and returns its place,
   // which the peer passes to open_ring(). Returns an error if no memory can be shared with the peer.
@@ -50,7 +50,7 @@ class DataLink {
   bool may_write() const { return outgoing_ && outgoing_.room() > 0; }
 
  private:
-  // The ring for data from the peer; without memory before open_ring().
+  // Returns the ring for data from the peer; without memory before open_ring().
   ByteRing incoming();
 
   const SharedMesh mesh_;

@@ -53,7 +53,7 @@ class Handshake final {
   Handshake& operator=(const Handshake&) = delete;
 
   State state() const { return state_; }
-  // The cause of a failure, for example "10.77.0.2:4711: Connection refused".
+  // Returns the cause of a failure, for example "10.77.0.2:4711: Connection refused".
   const std::string& reason() const { return reason_; }
   const std::string& where() const { return where_; }
   int32_t peer() const { return dials_ ? mine_.to : theirs_.from; }

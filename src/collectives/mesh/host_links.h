@@ -1,6 +1,6 @@
 // One rank's links to the ranks on its own host: mailboxes, the sleep state and the end of each rank,
-// and the cause of a failure. Owns the shared-memory region and the doorbells. The mesh owns it;
-// the mesh and the collective algorithms call it. One caller at a time; never waits.
+// and the cause of a failure. Owns the shared-memory region and the doorbells. The mesh owns
+// HostLinks; the mesh and the collective algorithms call it. One caller at a time; never waits.
 #pragma once
 
 #include <deque>
@@ -41,7 +41,7 @@ class HostLinks {
   // Marks this rank as asleep. Another rank that changes a value for which this rank may wait then rings its doorbell.
   void fall_asleep();
   void wake_up();
-  // Wakes the sleeping ranks of the mask. Before, the caller must have stored the value for which they
+  // Wakes the sleeping ranks of the mask. The caller must first store the value for which the ranks
   // wait, with sequential consistency.
   void wake(const LocalMask& mask);
   bool anyone_sleeps(const LocalMask& mask) const;
@@ -56,7 +56,7 @@ class HostLinks {
   // Returns the host's first failure, equal on all ranks of the host.
   Status failure() const;
   bool has_failed() const { return region_->header().failure.load(std::memory_order_seq_cst) == 2; }
-  // Records a failure, unless a rank has already recorded one; returns the recorded failure.
+  // Records `cause`, unless a rank has already recorded a failure; returns the recorded failure.
   Status fail(const Status& cause);
 
  private:

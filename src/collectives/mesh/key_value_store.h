@@ -1,5 +1,5 @@
 // The key-value store through which ranks exchange records before they have links: an interface to the
-// part of the job's store that the mesh needs. The built-in controller implements it.
+// part of the job's store that the mesh needs. The built-in controller implements this interface.
 #pragma once
 
 #include <string_view>

@@ -1,8 +1,8 @@
 // The leader's side of the local rendezvous: accepts connections of this user's processes, admits a
 // process that proves to be a rank of this host, and refuses any other. Limits the number and the
 // age of pending connections, so that no process can block the leader or use up its descriptors.
-// Owns the sockets of the peers until it returns them. receive_members creates and calls it, once in
-// hvd_init; receive() waits up to the deadline.
+// Owns the sockets of the peers until it returns them. receive_members creates and calls
+// LocalAcceptor, once in hvd_init; receive() waits up to the deadline.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ class LocalAcceptor {
   const std::vector<int32_t>& members_;
   const int interruption_;                  // becomes readable at the interruption; -1: none
   std::vector<PendingPeer> waiting_;        // the oldest first
-  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: no pause
+  Deadline pause_end_ = Deadline::never();  // accepts nothing before this time; never: no pause
   bool has_warned_ = false;
   std::map<int32_t, PendingPeer> admitted_;
 };

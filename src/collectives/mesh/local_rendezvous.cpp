@@ -99,7 +99,7 @@ Result<std::vector<UniqueFd>> receive_files(int socket, size_t count, Deadline d
   return files;
 }
 
-// Returns a descriptor to send: a copy of the heap's, or /dev/null without a heap.
+// Returns a descriptor to send: a copy of the heap's descriptor, or /dev/null without a heap.
 Result<UniqueFd> copy_of(int heap) {
   UniqueFd copy(heap >= 0 ? ::fcntl(heap, F_DUPFD_CLOEXEC, 0)
                           : ::open("/dev/null", O_RDONLY | O_CLOEXEC));

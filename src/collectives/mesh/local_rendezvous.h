@@ -1,7 +1,7 @@
 // The local rendezvous of the ranks of one host. Over an abstract Unix socket, with a challenge in
-// both directions, the lowest rank (the leader) distributes the shared memory and the doorbells. Only
-// a rank that can connect there counts as a rank of this host. Mesh calls these functions, once in
-// hvd_init, and owns their result. They wait up to the deadline.
+// both directions, the lowest rank (the leader) distributes the shared memory and the doorbells. Only a
+// rank that can connect to this socket counts as a rank of this host. Mesh calls these functions, once in
+// hvd_init, and owns their result. The functions wait up to the deadline.
 #pragma once
 
 #include <memory>
@@ -64,7 +64,7 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
                                     const std::vector<PeerRecord>& records, int32_t rank, int heap,
                                     MemoryMap& map, Deadline deadline);
 
-// The leader's message to its members: the leader of each rank, which defines all groups.
+// Encodes the leader's message to its members: the leader of each rank, which defines all groups.
 Bytes encode_leaders(const std::vector<int32_t>& leaders);
 Result<std::vector<int32_t>> decode_leaders(ByteView bytes, size_t size);
 

@@ -24,7 +24,7 @@ constexpr uint32_t kPollsPerLook = 256;
 // Maximum number of times that one dispatch checks the loop again for ready descriptors.
 constexpr int kRounds = 64;
 
-// The size of the largest sub-region of any group on a host with this many ranks.
+// Returns the size of the largest sub-region of any group on a host with this many ranks.
 size_t largest_sub_region(size_t ranks) {
   size_t largest = 0;
   for (size_t count = 1; count <= ranks; ++count) {
@@ -175,7 +175,7 @@ std::string Mesh::key(std::string_view what) const {
   return cat("mesh/", options_.credentials.generation, "/", what);
 }
 
-// The addresses at which other hosts may reach this rank.
+// Returns the addresses at which other hosts may reach this rank.
 Result<std::vector<Candidate>> Mesh::own_addresses() const {
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::interface_addresses(options_.with_loopback));
   std::vector<Candidate> chosen;
@@ -233,7 +233,7 @@ Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Dead
   return {};
 }
 
-// Returns the leader of each rank if the records do not suffice: each rank publishes the leader
+// Returns the leader of each rank, for records that do not suffice: each rank publishes the leader
 // that it reached. A member receives the table from its leader later; here it returns a table in
 // which every rank is its own leader.
 Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore& store,

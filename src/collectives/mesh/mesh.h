@@ -1,6 +1,6 @@
 // One rank's links to all other ranks: shared memory inside the host, TCP between hosts. Carries
 // control messages, stores the host of each rank, and detects lost ranks. One failure ends all
-// links. The built-in controller owns it and shares it with the built-in backend. One caller at a
+// links. The built-in controller owns the mesh and shares it with the built-in backend. One caller at a
 // time; never waits after establish.
 #pragma once
 
@@ -56,10 +56,10 @@ class Mesh {
 
   int32_t rank() const { return options_.rank; }
   int32_t size() const { return options_.size; }
-  // The host of each rank, numbered from 0 in the order of their lowest rank.
+  // Returns the host of each rank, numbered from 0 in the order of their lowest rank.
   const std::vector<int32_t>& hosts() const { return hosts_; }
   int32_t leader_of(int32_t rank) const { return leaders_[static_cast<size_t>(rank)]; }
-  // A rank's index among the ranks of its host.
+  // Returns a rank's index among the ranks of its host.
   size_t local_index_of(int32_t rank) const { return local_index_[static_cast<size_t>(rank)]; }
   // Returns, for example, "rank 3 on host b".
   std::string describe(int32_t rank) const;
@@ -75,8 +75,8 @@ class Mesh {
   // Moves bytes and detects failures, but delivers no messages. Returns true when any bytes moved.
   bool pump();
 
-  // A descriptor that is readable when the mesh may have work. A sleeping caller polls it, and
-  // calls notice() when it is readable.
+  // Returns a descriptor that is readable when the mesh may have work. A sleeping caller polls the
+  // descriptor, and calls notice() when it is readable.
   int fd() const { return loop_.fd(); }
   void notice() { look_ = true; }
   // Returns whether the caller may block on fd(). The idle check, which the backend sets, is the
@@ -85,14 +85,14 @@ class Mesh {
   void after_sleep();
   void set_idle_check(std::function<bool()> is_idle) { is_idle_ = std::move(is_idle); }
 
-  // The first failure; equal on all ranks where possible.
+  // Returns the first failure; equal on all ranks where possible.
   const Status& failure() const { return failure_; }
   void fail(const Status& cause);
   // Returns whether a rank has left without an error; it then sends no further message.
   bool departed(int32_t rank) const;
 
   HostLinks& host_links() { return *host_; }
-  // The shared heap of this process, and the mapped heaps of the ranks of this host. Both are null
+  // Return the shared heap of this process, and the mapped heaps of the ranks of this host; null
   // in a forked child and on a host with too many ranks.
   SharedHeap* heap() const { return heap_; }
   PeerHeaps* peer_heaps() { return peer_heaps_.get(); }

@@ -1,7 +1,7 @@
 // The accepting side of the links to ranks on other hosts. Listens on the addresses that this rank
 // publishes, and holds each connection until its peer has proven that it belongs to the job. Limits the
 // number and the age of these connections, so that strangers cannot use up the descriptors of the user's
-// program. RemoteLinks owns it. One caller at a time; never waits.
+// program. RemoteLinks owns PeerAcceptor. One caller at a time; never waits.
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ class PeerAcceptor final {
   // Returns whether advance() has anything to do.
   bool has_work() const { return has_pending() || !pause_end_.is_never(); }
   bool has_proven(int32_t rank, uint64_t stream) const;
-  // The next time at which advance() has something to do without an event.
+  // Returns the next time at which advance() has something to do without an event.
   Deadline deadline() const;
   // Returns whether the deadline may have changed since the last call.
   bool take_changed() { return std::exchange(changed_, false); }
@@ -73,10 +73,10 @@ class PeerAcceptor final {
   int32_t size_ = 0;
   std::chrono::duration<double> proof_time_{10};
   std::vector<net::TcpListener> listeners_;
-  std::set<std::string, std::less<>> addresses_;  // as bytes; peers connect from these
-  Queue known_;                                   // connections from these addresses
+  std::set<std::string, std::less<>> addresses_;  // addresses of peers, as bytes
+  Queue known_;                                   // connections from addresses_
   Queue unknown_;                           // other addresses: strangers, or peers behind a NAT
-  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: no pause
+  Deadline pause_end_ = Deadline::never();  // accepts nothing before this time; never: no pause
   bool changed_ = false;
   bool has_warned_ = false;
 };

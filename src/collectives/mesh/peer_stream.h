@@ -1,6 +1,6 @@
 // A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered; with keys, in
 // encrypted records. Owns the socket and does not interpret the bytes. RemoteLinks attaches the socket.
-// ControlStream sends frames over it, and the collective algorithms send tensors. One caller at a time.
+// ControlStream sends frames over a PeerStream, and the collective algorithms send tensors. One caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class PeerStream final {
 
   // Returns whether the connection has ended. Reads may still find bytes that arrived before.
   bool ended() const { return ended_; }
-  // The errno value of the end, or 0 if the peer closed the connection. EBADMSG: a record differs
+  // Returns the errno value of the end, or 0 if the peer closed the connection. EBADMSG: a record differs
   // from the record that the peer sent.
   int end_reason() const { return end_reason_; }
 

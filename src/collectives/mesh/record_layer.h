@@ -55,7 +55,7 @@ class RecordSealer {
   // Seals bytes of the parts, without the first `skip` bytes, in one record. Returns the number of sealed
   // bytes. Call it only if output() is empty. An error is final: the record numbers are used up.
   Result<size_t> seal(std::span<const ByteView> parts, size_t skip = 0);
-  // The bytes of the record that have not been sent.
+  // Returns the bytes of the record that have not been sent.
   ByteView output() const { return ByteView(record_).subspan(sent_, size_ - sent_); }
   void sent(size_t size) { sent_ += size; }
 

@@ -48,7 +48,7 @@ class ByteRing {
     counters().taken.store(at + size, std::memory_order_seq_cst);
     return size;
   }
-  // Number of bytes that the writer may write, or that the reader may read; 0 without memory. The result
+  // Return the number of bytes that the writer may write, or that the reader may read; 0 without memory. The result
   // is in range even if the other side's counter has an invalid value.
   size_t room() const { return memory_ == nullptr ? 0 : kCapacity - filled(); }
   size_t filled() const {

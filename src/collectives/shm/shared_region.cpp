@@ -41,7 +41,7 @@ Status allocate(int fd, size_t offset, size_t size) {
   return {};
 }
 
-// The number of sub-regions within the limit of file sizes (ulimit -f): a write beyond the limit fails.
+// Returns the number of sub-regions within the limit of file sizes (ulimit -f): a write beyond the limit fails.
 Result<size_t> rooms_within_limit(size_t rank_count, size_t control, size_t sub_region_size) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMostRooms;

@@ -86,8 +86,8 @@ class SharedRegion {
   RankBlock& rank(size_t local) { return ranks_[local]; }
   size_t rank_count() const { return header_->rank_count; }
 
-  // Claims a sub-region with a key for `users` ranks and reserves its memory. Only one rank of a
-  // group calls this. Without memory or a free entry, refuses the sub-region: find_sub_region() with
+  // Claims a sub-region with a key for `users` ranks and reserves its memory. Only one rank of a group
+  // calls make_sub_region(). Without memory or a free entry, refuses the sub-region: find_sub_region() with
   // this key then fails, once for each user.
   Status make_sub_region(uint64_t key, size_t size, uint32_t users);
   // Returns the index of the sub-region, -1 while it does not exist, or an error if it was

@@ -58,9 +58,9 @@ class SubRegion {
   explicit operator bool() const { return base_ != nullptr; }
   std::byte* base() const { return base_; }
   size_t size() const { return size_for(ranks_, chunk_); }
-  // The bytes of a slot that most operations use per step.
+  // Returns the bytes of a slot that most operations use per step.
   size_t chunk() const { return std::min<size_t>(chunk_, 256 * 1024); }
-  // The bytes of a slot that an allreduce of `total` bytes uses per step. Even a small payload has
+  // Returns the bytes of a slot that an allreduce of `total` bytes uses per step. Even a small payload has
   // more than one chunk, so that ranks work in parallel.
   size_t chunk_of(size_t total) const {
     constexpr size_t kLeast = 64 * 1024;

@@ -65,7 +65,7 @@ Task<Status> AcceptedSocket::shake_hands() {
   }
 }
 
-// Sends as many encrypted bytes as the socket accepts. Returns true if it accepted all.
+// Sends as many encrypted bytes as the socket accepts. Returns true if the socket accepted all.
 bool AcceptedSocket::flush(error_code& error) {
   Bytes more = tls_->session.take_output();
   if (tls_->output.empty()) {
@@ -205,7 +205,7 @@ ByteView AcceptedSocket::next_piece(asio::const_buffer head, asio::const_buffer 
   return tls_->piece;
 }
 
-// Sends as much as the socket accepts without waiting.
+// Ends the TLS stream, and sends as many of its last bytes as the socket accepts without waiting.
 void AcceptedSocket::end_tls() {
   if (!tls_) return;
   tls_->session.end();

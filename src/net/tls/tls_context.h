@@ -1,4 +1,4 @@
-// OpenSSL contexts of clients and servers: their lifetime, certificates and errors. Only tls_*.cpp include it.
+// OpenSSL contexts of clients and servers: their lifetime, certificates and errors. Only tls_*.cpp include this file.
 #pragma once
 
 #include <openssl/ssl.h>

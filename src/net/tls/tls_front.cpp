@@ -124,7 +124,7 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
 
   const std::shared_ptr<TlsServerContext> server_;
   const std::string peer_;
-  StreamSocket socket_;  // until TLS begins
+  StreamSocket socket_;  // valid until TLS begins
   AcceptedSocket* encrypted_ = nullptr;
   asio::steady_timer limit_;
 };

@@ -1,7 +1,7 @@
 // The handshakes of a TLS server, by OpenSSL, which only tls_*.cpp include. Takes accepted sockets,
 // and passes each on after its TLS handshake. A client without TLS is passed on in plain text, or
-// gets status 426 if the server has a certificate. The rendezvous server owns it. Lives on the
-// server's loop and never blocks it.
+// gets status 426 if the server has a certificate. The rendezvous server owns the TlsFront,
+// which lives on the server's loop and never blocks the loop.
 #pragma once
 
 #include <chrono>
@@ -23,14 +23,14 @@ struct TlsLimits {
   size_t unproven = 1024;
 };
 
-// The authentication methods of a server: a certificate, a key shared with its clients, or each
-// client's choice of both.
+// The authentication methods of a server: a certificate, a key shared with its clients, or
+// both, of which each client chooses one.
 struct TlsServerOptions {
   std::string certificate = {};  // PEM file with the certificate and its chain; may be empty
-  std::string key = {};          // PEM file with its private key
+  std::string key = {};          // PEM file with the certificate's private key
   std::optional<Digest> shared_key = {};  // tls_key.h
-  // Called with the address of a client that offers another shared key, or whose stream ends because
-  // it was altered in transit.
+  // TlsFront calls these functions with the address of a client that offers another shared
+  // key, or whose stream was altered in transit.
   std::function<void(const std::string& peer)> on_other_key = {};
   std::function<void(const std::string& peer)> on_altered = {};
   TlsLimits limits = {};

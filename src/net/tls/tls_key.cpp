@@ -22,13 +22,13 @@ void free_key(void*, void* key, CRYPTO_EX_DATA*, int, long, void*) {
   delete static_cast<Digest*>(key);
 }
 
-// The index of the key in a context's data.
+// Returns the index of the key in a context's data.
 int key_index() {
   static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, free_key);
   return index;
 }
 
-// The index in a session's data of a mark (any pointer): the client has offered the key.
+// Returns the index of a mark in a session's data. A non-null pointer there means that the client has offered the key.
 int offered_index() {
   static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
   return index;
@@ -38,7 +38,7 @@ bool keep_key(SSL_CTX* context, const Digest& key) {
   return ::SSL_CTX_set_ex_data(context, key_index(), new Digest(key)) == 1;
 }
 
-// Converts the key to OpenSSL's form; null without memory. OpenSSL frees it.
+// Converts the key to OpenSSL's form; null without memory. OpenSSL frees the session.
 SSL_SESSION* make_session(SSL* session) {
   const auto* key =
       static_cast<const Digest*>(::SSL_CTX_get_ex_data(::SSL_get_SSL_CTX(session), key_index()));

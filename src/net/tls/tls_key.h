@@ -1,7 +1,7 @@
 // TLS 1.3 with a key that both ends hold in advance (an external PSK: RFC 8446, section 2.2, and
 // RFC 9257), and with ephemeral Diffie-Hellman: no end needs a certificate, and a key that leaks
-// later does not decrypt earlier recordings. Both ends of src/net's TLS use it. Only tls_*.cpp call
-// it. Contexts and sessions are OpenSSL's.
+// later does not decrypt earlier recordings. Both ends of src/net's TLS use this key. Only
+// tls_*.cpp call these functions. Contexts and sessions are OpenSSL's.
 #pragma once
 
 #include "base/secrets/hmac.h"
@@ -13,8 +13,8 @@ namespace hvd::net {
 
 // Clients of this context offer only the key, TLS 1.3 and one cipher suite.
 bool offer_shared_key(ssl_ctx_st* context, const Digest& key);
-// Servers of this context accept the key. They issue no session tickets, so the shared key is the
-// only session that a client can resume. `is_alone`: the server has no certificate.
+// Servers of this context accept the key. These servers issue no session tickets, so the shared
+// key is the only session that a client can resume. `is_alone`: the server has no certificate.
 bool accept_shared_key(ssl_ctx_st* context, const Digest& key, bool is_alone);
 
 // The key's use in a completed handshake. kIgnored: the client offered the key, but OpenSSL ignored

@@ -68,7 +68,7 @@ class TlsSession::Impl {
     return is_set ? Status() : internal_error(cat("TLS: ", last_tls_error()));
   }
 
-  // Opens a client with a shared key. Without authorities, it does not trust any certificate.
+  // Opens a client with a shared key. The client has no authorities, so it does not trust any certificate.
   Status open(const Digest& key) {
     has_shared_key_ = true;
     HVD_RETURN_IF_ERROR(make_context());
@@ -175,7 +175,7 @@ class TlsSession::Impl {
     if (!session_) return internal_error(cat("TLS: ", last_tls_error()));
     incoming_ = ::BIO_new(::BIO_s_mem());
     outgoing_ = ::BIO_new(::BIO_s_mem());
-    ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // the session owns both
+    ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // the session owns the two BIOs
     is_server_ ? ::SSL_set_accept_state(session_.get()) : ::SSL_set_connect_state(session_.get());
     return {};
   }

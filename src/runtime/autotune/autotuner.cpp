@@ -14,7 +14,7 @@ constexpr int kNearTheBest = 500;
 // The largest distance of candidates near the best point, on each axis.
 constexpr double kReach = 0.2;
 
-// The i-th number of van der Corput's sequence, whose first numbers are already well spread.
+// Returns the i-th number of van der Corput's sequence, whose first numbers are already well spread.
 double spread(int index, int base) {
   double value = 0;
   double share = 1.0 / base;
@@ -61,7 +61,7 @@ const Autotuner::Sample& Autotuner::best() const {
 }
 
 Autotuner::Point Autotuner::next_point() {
-  // The first points are far apart; the start is one of them.
+  // The first points are far apart; the initial parameters are one of these points.
   const auto tried = static_cast<int>(points_.size());
   if (tried <= static_cast<int>(axes_.size()) + 2) {
     Point point;
@@ -111,7 +111,7 @@ Autotuner::Point Autotuner::near(const Point& center, double reach) {
   return point;
 }
 
-// Marsaglia's xorshift: the same numbers on every machine.
+// Returns a number from 0 to 1 by Marsaglia's xorshift, which gives the same sequence on every machine.
 double Autotuner::uniform() {
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;

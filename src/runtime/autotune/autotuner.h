@@ -1,7 +1,7 @@
-// Searches for good parameters: takes the score of the current parameters and returns the next
-// parameters to try. These are points of a unit cube with one axis for each free parameter, chosen by
+// Searches for good parameters: takes the score of the current parameters and returns the next parameters
+// to try. Parameters are points of a unit cube with one axis for each free parameter, chosen by
 // expected improvement under a Gaussian process. The last step compares hierarchical and flat
-// allreduce. TuningService owns and calls it. Pure: equal scores give equal choices.
+// allreduce. TuningService owns and calls the Autotuner. Pure: equal scores give equal choices.
 #pragma once
 
 #include <array>
@@ -51,7 +51,7 @@ class Autotuner {
  public:
   explicit Autotuner(const AutotunerOptions& options);
 
-  // The parameters to try now; the best ones after the search is done.
+  // Returns the parameters to try now; after the search, the best parameters.
   const TunedParameters& current() const { return current_; }
   bool done() const { return done_; }
   // Records the score of the current parameters; higher is better.
@@ -61,7 +61,7 @@ class Autotuner {
     TunedParameters parameters;
     double score = 0;
   };
-  // The best tried parameters. Call it only after score().
+  // Returns the best tried parameters. Call it only after score().
   const Sample& best() const;
 
  private:

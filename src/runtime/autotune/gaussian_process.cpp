@@ -11,7 +11,7 @@ namespace {
 constexpr double kLengths[] = {0.15, 0.25, 0.4, 0.6, 1.0, 1.6};
 constexpr double kNoiseShares[] = {1, 0.3, 0.1, 0.02};
 
-// Matern's kernel with 5/2: smooth, but not too smooth to follow a switch point.
+// Returns the Matern kernel with nu = 5/2: smooth, but not too smooth to follow a switch point.
 double kernel(std::span<const double> a, std::span<const double> b, double length) {
   double square = 0;
   for (size_t i = 0; i < a.size(); ++i) square += (a[i] - b[i]) * (a[i] - b[i]);
@@ -48,7 +48,7 @@ void GaussianProcess::fit(std::vector<std::vector<double>> points,
   try_fit(scaled, best_length, best_noise);
 }
 
-// The logarithm of the likelihood of the values, up to a constant.
+// Returns the logarithm of the likelihood of the values, up to a constant.
 double GaussianProcess::try_fit(const std::vector<double>& scaled, double length, double noise) {
   const auto n = static_cast<Eigen::Index>(points_.size());
   Eigen::MatrixXd covariance(n, n);

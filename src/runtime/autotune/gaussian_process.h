@@ -1,6 +1,6 @@
 // Gaussian process regression of a function over the unit cube from noisy samples. The length scale
-// and the share of noise maximise the likelihood of the samples. Autotuner owns it. Pure: equal
-// samples give equal estimates.
+// and the share of noise maximise the likelihood of the samples. Autotuner makes a GaussianProcess
+// for each choice. Pure: equal samples give equal estimates.
 #pragma once
 
 #include <span>
@@ -35,7 +35,7 @@ class GaussianProcess {
   std::vector<double> weights_;  // covariance^-1 * values
 };
 
-// The expected improvement over `best` at a point with this belief (Jones 1998).
+// Returns the expected improvement over `best` at a point with this belief (Jones 1998).
 double expected_improvement(const GaussianProcess::Belief& belief, double best);
 
 }  // namespace hvd::runtime

@@ -1,5 +1,5 @@
 // Computes the score of training steps from plans, in bytes per microsecond. A step begins when the
-// mark occurs, which is the first name that occurs twice. TuningService owns it on the root. Pure.
+// mark occurs, which is the first name that occurs twice. TuningService owns the StepMeter on the root. Pure.
 // Lives on the progress thread.
 #pragma once
 
@@ -36,7 +36,7 @@ class StepMeter {
   const StepMeterOptions options_;
   std::string mark_;                      // the name that marks a step; empty if not found yet
   uint32_t mark_id_ = 0;                  // the mark's id in the cache
-  std::unordered_set<std::string> seen_;  // names until a mark is found
+  std::unordered_set<std::string> seen_;  // names that occurred before a mark is found
   size_t items_since_mark_ = 0;
   bool measures_ = false;
   Clock::time_point since_{};

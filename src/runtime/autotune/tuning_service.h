@@ -1,7 +1,7 @@
-// Tunes the parameters of a running job. The root scores the plans, tries parameters, and sends them
-// to all ranks before the first plan that uses them; it stops when the search ends. Other ranks apply
-// the root's parameters. Runtime owns it; the runtime core calls it as a service, with the progress
-// lock held.
+// Tunes the parameters of a running job. The root scores the plans, tries parameters, and sends the parameters
+// to all ranks before the first plan that uses them. The root stops when the search ends. Other ranks apply
+// the root's parameters. Runtime owns TuningService; the runtime core calls it as a service, with
+// the progress lock held.
 #pragma once
 
 #include <fstream>
@@ -47,7 +47,7 @@ class TuningService final : public Service, public PlanListener {
 
   RuntimeCore* const core_;
   const TuningOptions options_;
-  // Used by the root only.
+  // Only the root uses these three members.
   StepMeter meter_;
   Autotuner tuner_;
   std::ofstream log_;

@@ -70,7 +70,7 @@ struct SharedFlag {
 constexpr SharedFlag kSharedFlags[] = {
     // A rank that encrypts cannot communicate with a rank that does not.
     {4, "HOROVOD_ENCRYPT", "set it alike on all ranks, as horovodrun --encrypt does"},
-    // Otherwise the ranks would run one batch by different algorithms.
+    // With different values, the ranks would run one batch by different algorithms.
     {5, "HOROVOD_REPRODUCIBLE", "set it alike on all ranks"}};
 
 std::string holder_of(const std::vector<std::vector<std::string>>& choices, size_t rank) {

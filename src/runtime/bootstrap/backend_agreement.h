@@ -1,5 +1,5 @@
 // Compares the selected backends of all ranks, and the flags that must be equal, before any rank opens
-// a backend: ranks with different backends would wait for each other forever. hvd_init calls it once.
+// a backend: ranks with different backends would wait for each other forever. hvd_init calls agree_on_backends() once.
 // Blocks until all ranks have replied.
 #pragma once
 

@@ -43,7 +43,7 @@ class ElasticProcess {
   struct Joined {
     Bootstrap bootstrap;
     // Interrupts the calls of the bootstrap's store when the launcher reports a lost member of the
-    // generation. Its owner drops it at the end of the start.
+    // generation. The caller drops the interruption at the end of the start.
     std::shared_ptr<Interruption> interruption;
     // True while the other ranks train. Only `identity` is set then: this process's future identity.
     bool is_provisional = false;
@@ -54,7 +54,7 @@ class ElasticProcess {
   // place, and requests its final place before its first collective. One call at a time.
   Result<Joined> join(const WorkerSettings& settings, rendezvous::PlaceRequestFrom from);
 
-  // The generation of the last join(); -1 before the first call.
+  // Returns the generation of the last join(); -1 before the first call.
   int32_t generation() const;
   // Records that all ranks of the last join()'s generation have connected.
   void has_met();
@@ -70,7 +70,7 @@ class ElasticProcess {
   void raise_in_run() { note_run(rendezvous::kRaisedInRun); }
   // Returns the pending rendezvous::HostUpdates for the next generation.
   int32_t host_updates() const;
-  // The time until the agent of this process will end, if the launcher has announced it.
+  // Returns the time until the agent of this process will end, if the launcher has announced it.
   std::optional<double> leave_seconds() const;
   // Returns the reason why a member of this generation is lost, or ok.
   Status loss(int32_t generation) const;
@@ -96,7 +96,7 @@ class ElasticProcess {
   int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // commits since the ranks of met_ have connected
   int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation of the last join()
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
-  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of the start of current_
+  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // ends the start of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // generation of the next two fields
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
   Status loss_ HVD_GUARDED_BY(mutex_);

@@ -24,7 +24,7 @@ constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kTask = "SLURM_PROCID";
 constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";
 
-// The MPI bootstrap, used if set or if the program also calls MPI. It provides ranks under any launcher.
+// The MPI bootstrap, used if HOROVOD_BOOTSTRAP names it or the program also calls MPI. Works under any launcher.
 constexpr std::string_view kMpi = "mpi";
 // The plugin for a step of srun without PMI.
 constexpr std::string_view kSlurm = "slurm";
@@ -160,8 +160,8 @@ std::string duty_of(std::span<const int32_t> ranks, bool is_list, bool is_late) 
              is_late ? "," : "");
 }
 
-// The plugin reports this process's end to the launcher when the runtime ends, or, if only lists of ranks
-// have started, when the process ends. The first rank serves its store until it ends.
+// The plugin reports this process's end to the launcher when the runtime ends; if only lists of
+// ranks have started, when the process ends. The first rank serves its store until its process ends.
 Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std::string& evidence,
                                       const WorkerSettings& settings, const BootstrapStart& start,
                                       Deadline deadline, SavedBootstrap* saved) {
@@ -194,7 +194,7 @@ Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std:
                                            duty_of(start.ranks, is_list, is_late), limit));
   }
   HVD_ASSIGN_OR_RETURN(Invitation master, parse_invitation(*text));
-  // The first rank has started.
+  // The first rank has started, so its store must be reachable soon.
   const Deadline reached = Deadline::after_seconds(settings.start_seconds);
   HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(*saved, ranks, master, reached));
   if (!is_list) result.session = std::move(plugin);
@@ -262,7 +262,7 @@ std::string word_of(std::string_view value) { return to_lower(trim(value)); }
 struct LauncherDetection {
   bool has_bootstrap = false;
   bool step_of_many = false;
-  std::optional<ForeignPlace> several;  // place of this process, if it is one of several
+  std::optional<ForeignPlace> several;  // place of this process, if its launcher started several
   bool mpi = false;                     // this process has initialised MPI
   bool wants_mpi = false;
   std::string named;  // plugin that HOROVOD_BOOTSTRAP names
@@ -361,7 +361,7 @@ Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings,
   return std::optional(std::move(found));
 }
 
-// The reason why a launcher's bootstrap plugin does not recognise this process.
+// Returns the reason why a launcher's bootstrap plugin does not recognise this process.
 std::string why_unknown(const plugin::Catalogue& catalogue, const BootstrapAnswer& asked,
                         const std::string& name) {
   const auto found = asked.not_mine.find(name);

@@ -1,6 +1,6 @@
 // The bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra). A bootstrap plugin provides this
 // process's rank, and sends the address of the job's store to all ranks that start together. The first rank
-// serves the store. The bootstrap in identity.h calls it. Blocks until the ranks have the address.
+// serves the store. The bootstrap in identity.h calls these functions. Blocks until the ranks have the address.
 #pragma once
 
 #include <map>
@@ -39,7 +39,7 @@ Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(const WorkerSetti
                                                                const BootstrapStart& start,
                                                                SavedBootstrap* saved);
 
-// The installed bootstrap plugins.
+// Returns the installed bootstrap plugins.
 plugin::Catalogue installed_bootstraps(const WorkerSettings& settings);
 
 }  // namespace hvd::runtime

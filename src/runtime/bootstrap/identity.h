@@ -20,7 +20,7 @@ namespace hvd::runtime {
 struct Identity {
   int32_t rank = 0;
   int32_t size = 1;
-  // -1 if no source provides it; complete_identity() then computes it from the machines of the ranks.
+  // A field is -1 if no source provides it; complete_identity() then computes it from the machines of the ranks.
   int32_t local_rank = -1;
   int32_t local_size = -1;
   int32_t cross_rank = -1;
@@ -49,7 +49,7 @@ struct Bootstrap {
   // This process's session with a foreign launcher, which must exist until the runtime's
   // shutdown; may be empty.
   std::shared_ptr<void> session;
-  // True if a rank serves the store, which then ends with this rank.
+  // True if a rank serves the store, which then ends with that rank.
   bool rank_serves_store = false;
 };
 
@@ -59,11 +59,11 @@ struct BootstrapStart {
   std::vector<int32_t> ranks = {};  // the ranks that start together; empty: all
 };
 
-// Returns the identity from the variables only, with rank -1 if these name a job but no rank. Returns an
-// error if they contradict each other. Pure.
+// Returns the identity from the variables only, with rank -1 if these name a job but no rank.
+// Returns an error if variables contradict each other. Pure.
 Result<Identity> identity_of(const WorkerSettings& settings);
 
-// The store's address from HOROVOD_STORE; empty if unset. Pure.
+// Returns the store's address from HOROVOD_STORE; empty if unset. Pure.
 Result<std::string> store_address(const WorkerSettings& settings);
 
 // Returns whether Horovod's own launcher runs this process as a rank of an elastic job. Pure.

@@ -126,7 +126,7 @@ Status check_launchers(const WorkerSettings& settings, const Identity& identity)
                                    identity.rank, " of ", identity.size, " and ", theirs,
                                    "; use one of them, or horovodrun --mpi"));
   }
-  // The original's rendezvous: another launcher may have started the program that runs it (Ray, Spark).
+  // Another launcher may have started the program (Ray, Spark) that runs Horovod's own rendezvous server.
   if (!settings.rendezvous_address.empty()) return {};
   if (settings.of_job.rank.has_value()) {
     if (identity.rank == other->rank && identity.size == other->size) return {};

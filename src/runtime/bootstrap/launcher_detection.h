@@ -1,5 +1,5 @@
 // Detects foreign launchers, and reads this process's rank and size from their environment
-// variables. Returns an error if two launchers contradict each other. The bootstrap calls it. Any thread.
+// variables. Returns an error if two launchers contradict each other. The bootstrap calls these functions. Any thread.
 #pragma once
 
 #include <optional>

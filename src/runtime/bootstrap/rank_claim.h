@@ -1,7 +1,7 @@
 // Claims the rank that a launcher's variables give to this process. The rank's child processes inherit
 // these variables: a second process with them would join the job as the same rank, or join a job of
 // such children. The claim is a listening abstract Unix socket, which the kernel closes when the
-// process ends. hvd_init takes it before it finds the other ranks, and hvd_shutdown drops it.
+// process ends. hvd_init takes the claim before it finds the other ranks, and hvd_shutdown drops the claim.
 #pragma once
 
 #include <functional>

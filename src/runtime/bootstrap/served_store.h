@@ -1,4 +1,4 @@
-// The store of a job under a foreign launcher. Rank 0 serves it on a separate thread, which sleeps
+// The store of a job under a foreign launcher. Rank 0 serves the store on a separate thread, which sleeps
 // without requests. The other ranks use the store's first address at which a server with the job's
 // secret replies. The saved bootstrap (foreign_launcher.h) owns the server.
 #pragma once
@@ -29,7 +29,7 @@ class ServedStore {
   ~ServedStore();
   ServedStore(const ServedStore&) = delete;
 
-  // The addresses at which other processes may reach the store: numeric; loopback only if no other address exists.
+  // Returns the numeric addresses at which other processes may reach the store; loopback only if no other exists.
   const std::vector<net::Endpoint>& endpoints() const { return endpoints_; }
 
  private:
@@ -43,7 +43,7 @@ class ServedStore {
   std::thread thread_;
 };
 
-// Rank 0's message to the other ranks about its store, as text.
+// Returns rank 0's message to the other ranks about its store, as text.
 std::string invitation(const Secret& secret, std::span<const net::Endpoint> endpoints);
 
 struct Invitation {

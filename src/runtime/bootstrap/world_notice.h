@@ -1,5 +1,5 @@
 // Reports this process's rank and the size of its world to the agent that started the process, if any.
-// hvd_init calls it.
+// hvd_init calls notify_agent().
 #pragma once
 
 #include "rendezvous/wire/world_report.h"

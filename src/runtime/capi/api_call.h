@@ -1,5 +1,5 @@
 // The prologue of every function of the C ABI: keeps the runtime alive during the call, reports
-// errors, and catches exceptions. Every function of the capi folder constructs one. Any thread.
+// errors, and catches exceptions. Every function of the capi folder constructs an ApiCall. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -34,16 +34,16 @@ struct ApiState {
   std::atomic<uint32_t> calls{0};   // calls that may be using `current`
   // The last of `places`, from hvd_init until the training ranks admit this process; else nullptr.
   std::atomic<const Identity*> provisional{nullptr};
-  std::deque<Identity>* places HVD_GUARDED_BY(mutex) = nullptr;  // a call may still read an old one
+  std::deque<Identity>* places HVD_GUARDED_BY(mutex) = nullptr;  // a call may read an old place
   double start_seconds HVD_GUARDED_BY(mutex) = 0;  // the caller's limit, for a provisional start
   void (*joined)(void) HVD_GUARDED_BY(mutex) = nullptr;  // hvd_init_options.joined
   uint32_t epoch HVD_GUARDED_BY(mutex) = 0;              // number of starts of this process
-  // The starts by list of ranks (empty: all). Ranks that are not in a start must count the same starts.
+  // The number of starts for each list of ranks (empty: all). All ranks of a list count the same starts.
   std::map<std::vector<int32_t>, uint32_t>* starts HVD_GUARDED_BY(mutex) = nullptr;
   bool watches_forks HVD_GUARDED_BY(mutex) = false;
   StackChannel stack HVD_GUARDED_BY(mutex);
   std::atomic<ElasticProcess*> elastic{nullptr};  // made once, in an elastic job
-  // Owned by Bootstrap, from init to shutdown.
+  // Bootstrap::session, from init to shutdown.
   std::shared_ptr<void>* session HVD_GUARDED_BY(mutex) = nullptr;
   // Results that Bootstrap saves until the process ends, but not for forked children.
   SavedBootstrap* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
@@ -51,7 +51,7 @@ struct ApiState {
   // Held from init to shutdown.
   RankClaim* claim HVD_GUARDED_BY(mutex) = nullptr;
   MetricsPage* metrics_page HVD_GUARDED_BY(mutex) = nullptr;  // made once; null without an agent
-  pid_t metrics_owner HVD_GUARDED_BY(mutex) = 0;              // the process that made it
+  pid_t metrics_owner HVD_GUARDED_BY(mutex) = 0;              // the process that made metrics_page
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, at the first use
 };

@@ -102,13 +102,13 @@ hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
   return state.saved_bootstrap;
 }
 
-// The number of earlier starts of these ranks.
+// Returns the number of earlier starts of these ranks.
 uint32_t& starts_of(const std::vector<int32_t>& ranks) HVD_REQUIRES(state.mutex) {
   if (state.starts == nullptr) state.starts = new std::map<std::vector<int32_t>, uint32_t>;
   return (*state.starts)[ranks];
 }
 
-// Called by the news thread.
+// The news thread of ElasticProcess calls this function.
 void fail_generation(int32_t generation, const Status& why) {
   const ApiCall call;
   Runtime* const runtime = call.runtime();
@@ -267,7 +267,7 @@ hvd::RankCounters* counters_of_agent(const WorkerSettings& settings,
   return state.metrics_page->begin(identity.rank, identity.size);
 }
 
-// Converts the settings to options, and moves them.
+// Makes the options of the runtime, and moves the settings of `start` into them.
 hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
                                                      const hvd_init_options& wishes,
                                                      hvd::runtime::Bootstrap* bootstrap)
@@ -306,7 +306,7 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
 void replace_runtime(std::unique_ptr<Runtime> runtime, std::shared_ptr<void> session)
     HVD_REQUIRES(state.mutex) {
   Runtime* old = state.current.exchange(runtime.release());
-  // Wait for calls that use the old runtime. They end soon, since it refuses everything.
+  // Wait for calls that use the old runtime. These calls end soon, since the old runtime refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
   state.session = new std::shared_ptr<void>(std::move(session));
@@ -378,7 +378,7 @@ void report_early_loss() HVD_REQUIRES(state.mutex) {
 constexpr double kShutdownSeconds = 30;
 
 Status shut_down(bool ends_other_sets) {
-  // Exit handlers of a forked child call this too, but the job belongs to the parent.
+  // Exit handlers of a forked child call this function too, but the job belongs to the parent.
   if (state.forked.load()) return {};
   const hvd::MutexLock lock(state.mutex);
   if (!state.initialized.load()) return {};

@@ -1,4 +1,4 @@
-// Tests whether a feature of this build works on this machine. hvd_capability calls it. Any thread.
+// Tests whether a feature of this build works on this machine. hvd_capability calls is_capable(). Any thread.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace hvd::runtime {
 
-// The built-in plugins and the plugins of the search path.
+// Returns the built-in plugins and the plugins of the search path.
 plugin::Catalogue installed_plugins(const WorkerSettings& settings);
 
 // Returns whether `name` (as in hvd_capability) works here; if not, sets *why to the reason.

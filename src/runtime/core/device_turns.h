@@ -3,7 +3,7 @@
 // a turn for each of its plans with such batches, and the root of all ranks broadcasts the turns in the
 // order of the requests. Messages of a service and plans of the set of all ranks keep their order on
 // each link of the tree, and a plan of that set needs no request: a job without other sets sends no
-// message for the order. The runtime core owns it. Lives on the progress thread.
+// message for the order. The runtime core owns DeviceTurns. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class RuntimeCore;
 class DeviceTurns final : public Service {
  public:
   explicit DeviceTurns(RuntimeCore* core) : core_(core) {}
-  // Called on the root of a set after it has sent a plan whose batches need a turn.
+  // The root of a set calls request() after it has sent a plan whose batches need a turn.
   void request(uint32_t serial);
   void receive(int32_t from, ByteView message) override;
 

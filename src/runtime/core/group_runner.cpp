@@ -75,7 +75,7 @@ struct GroupRunner::Group {
   uint64_t key = 0;
   uint64_t started = 0;           // calls that this rank has made
   uint64_t completed = 0;         // completed calls
-  Status failure;                 // the group's failure: later calls fail with it
+  Status failure;                 // failure of the group and of its later calls
   std::deque<Submission*> calls;  // not complete; the first one runs
 
   // The current call.
@@ -161,7 +161,7 @@ void GroupRunner::start(Submission* call) {
   if (group.calls.size() == 1) begin(group);
 }
 
-// The elements to and from each member of a gather or scatter, which runs as an alltoall.
+// Returns the elements to and from each member of a gather or scatter, which runs as an alltoall.
 std::vector<int64_t> GroupRunner::counts_of(const Group& group, const Submission& call) const {
   const auto& ranks = group.members->ranks;
   const size_t members = ranks.size();
@@ -254,7 +254,7 @@ void GroupRunner::note_wait(const Group& group, const Submission& call) {
     parts_.instruments->steps->step_ended(group.checked.met, *parts_.instruments->metrics, 0,
                                           static_cast<uint32_t>(group.completed));
   }
-  // Only groups of all ranks count: a rank outside a smaller group is not late in it.
+  // Count only groups of all ranks: a rank outside a smaller group is not late in the smaller group.
   if (group.members->ranks.size() == static_cast<size_t>(mesh_->size()))
     parts_.instruments->steps->wait_ended(waited);
 }

@@ -1,6 +1,6 @@
 // Runs collectives of groups, without names and negotiation. The n-th call of a group is one operation on all its
 // members, which compare their calls before moving data. Each group has its own sequence, shared memory and streams;
-// groups run concurrently. RuntimeCore owns it. Lives on the progress thread; never waits.
+// groups run concurrently. RuntimeCore owns the GroupRunner. Lives on the progress thread; never waits.
 // See docs/process-sets.md.
 //
 //   start(call) ---> calls: the first call runs, later calls wait
@@ -14,8 +14,8 @@
 //
 // Invariants: call n of a member runs only with call n of the other members, also after a call that
 // failed because calls differed. A failed group stays failed (`failure`). `ends_` keeps a notice that
-// arrives before this rank creates the group. Links of a destroyed group stay open until all members have
-// left, since a member that still waits takes the end of a stream for a lost rank.
+// arrives before this rank creates the group. Links of a destroyed group stay open until all
+// members have left: a member that still waits would take the end of a stream for a lost rank.
 #pragma once
 
 #include <atomic>
@@ -58,7 +58,7 @@ class GroupRunner {
 
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
 
-  // Creates a group. All members must create it in the same order. `ranks` is ascending and contains this rank.
+  // Creates a group. All members must create groups in the same order. `ranks` is ascending and contains this rank.
   Result<std::shared_ptr<const GroupMembers>> create(std::string name, std::vector<int32_t> ranks);
   // Fails the incomplete calls. Returns the notices for the other members.
   Result<std::vector<GroupEnd>> destroy(int32_t id);

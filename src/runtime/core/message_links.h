@@ -1,6 +1,6 @@
 // Message links from this rank to other ranks, provided by the controller plugin, and this rank's
 // place in the combining tree of all ranks. Owns the opened controller plugin. The runtime core,
-// the service bus, the shutdown protocol and speculative allreduce send through it. A call never
+// the service bus, the shutdown protocol and speculative allreduce send through these links. A call never
 // waits. A failed send returns an error, and the caller handles it. Lives on the progress thread.
 #pragma once
 
@@ -27,19 +27,19 @@ class MessageLinks {
   // Returns the parent of each rank in the tree; -1 for the root.
   std::vector<int32_t> parents() const;
   bool is_root() const { return tree_.parent < 0; }
-  // The index of each rank's machine.
+  // Returns the index of each rank's machine.
   std::span<const int32_t> machines() const { return machines_; }
 
   // Sends `message` followed by `rest` as one message.
   Status send(int32_t rank, ByteView message, ByteView rest = {});
-  // Sends a notice. If this fails, drops it, since poll() reports the link's failure.
+  // Sends a notice. Ignores an error, since poll() reports the link's failure.
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
   void notify_children(MessageKind kind, const Notice& notice);
 
   using Receiver = void (*)(void* argument, int32_t from, const void* message, size_t size);
   // Calls `receiver` for each message that has arrived. Sets *moved if any byte was sent or received.
   Status poll(Receiver receiver, void* argument, bool* moved);
-  // The rank whose loss the controller has reported as its failure, or -1.
+  // Returns the rank whose loss the controller has reported as its failure, or -1.
   int32_t lost_rank() const;
   // Flushes the last messages of this rank, and drops incoming messages.
   void drain();

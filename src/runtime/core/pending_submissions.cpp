@@ -13,7 +13,7 @@ PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
   const bool whole = wakes_early_ && activity == burst_target_.load(std::memory_order_relaxed);
   queue_.push(submission);
   if (whole) return Wake::kFull;
-  // If a window is open, the progress thread wakes by itself at its end.
+  // If a window is open, the progress thread wakes by itself when the window ends.
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
 }
 

@@ -1,7 +1,7 @@
 // The incomplete submissions of this rank: the submission queues, the batching window, the list of unfinished
 // submissions, and the submissions that the current pass has finished. Sends, receives and calls of groups have
-// a separate queue without a batching window. Only the runtime core calls it: it announces each submission and
-// decides its outcome. Lives on the progress thread,
+// a separate queue without a batching window. Only the runtime core calls this class, announces
+// each submission, and decides its outcome. Lives on the progress thread,
 // except for the functions marked "any thread".
 #pragma once
 
@@ -41,7 +41,7 @@ class PendingSubmissions {
     TensorTable* names;
     HandleTable* handles;
     Metrics* metrics;
-    // Called for an error that ends the process; may be null.
+    // A callback for an error that ends the process; may be null.
     std::function<void(const Status&)> fail_late = nullptr;
   };
   // `wakes_early`: a burst as large as the last burst wakes the progress thread before the window ends.
@@ -62,17 +62,17 @@ class PendingSubmissions {
   bool has_input() const {
     return !queue_.empty() || !direct_queue_.empty() || has_started_.load();
   }
-  // The number of incomplete submissions.
+  // Returns the number of incomplete submissions.
   uint64_t count() const {
     return pending_.load(std::memory_order_relaxed) + direct_.load(std::memory_order_relaxed);
   }
-  // The number of submissions so far.
+  // Returns the number of submissions so far.
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
   // ---- with the progress lock held ----
   // Moves the started and the queued submissions into the window, or to the end of `refused` if
   // `is_refused`, which may be null, returns true for them. Holds submissions that await their
-  // start. Returns true if it moved any.
+  // start. Returns true if it moved any submission.
   bool collect(const std::function<bool(const Submission&)>& is_refused,
                std::vector<Submission*>* refused);
   // Takes the queue as a chain by `next`, the oldest first; nullptr if it is empty. The caller
@@ -82,9 +82,9 @@ class PendingSubmissions {
   void admit_direct(Submission* submission);
   // Returns whether the window ends now. With `flush`, an open window ends at once.
   bool is_due(bool flush) const;
-  // The submissions that await their start, in order.
+  // Returns the submissions that await their start, in order.
   const std::vector<Submission*>& held() const { return held_; }
-  // The submissions in the window, in order.
+  // Returns the submissions in the window, in order.
   const std::vector<Submission*>& collected() const { return collected_; }
   void close_window();
   // Returns the time at which the window ends; max if no window is open.
@@ -92,7 +92,7 @@ class PendingSubmissions {
   // Sets the length of windows that open after this call.
   void set_window(std::chrono::microseconds window) { window_ = window; }
 
-  // The newest unfinished submission. Submission::older links to earlier ones.
+  // Returns the newest unfinished submission. Submission::older links to earlier submissions.
   Submission* newest() const { return newest_; }
   const LastSubmission& last() const { return last_; }
   // Marks a submission as queued on a device's stream. settle() frees its name and memory, and wakes its waiters.
@@ -125,7 +125,7 @@ class PendingSubmissions {
   Submission* newest_ = nullptr;  // newest collected submission that is unfinished; or null
   LastSubmission last_;
   std::vector<Submission*> on_stream_, finished_;
-  size_t unfinished_ = 0;  // number of collected submissions
+  size_t unfinished_ = 0;  // number of unfinished submissions from collect()
 
   // Shared with other threads.
   SubmissionQueue queue_;

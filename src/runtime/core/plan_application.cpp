@@ -19,7 +19,7 @@ uint32_t units_of(const Request& request) {
   return bits;
 }
 
-// Copies the agreed device to this rank's submission, because the cache id must mean it on each rank.
+// Copies the agreed device to this rank's submission, because the cache id must mean one device on each rank.
 void adopt_place(const Request& agreed, Submission* submission) {
   if (submission->request.device != kStagedDevice || agreed.device == kStagedDevice) return;
   submission->request.device =
@@ -49,8 +49,8 @@ Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView t
   return {};
 }
 
-// Checks that every agreed item is in the batches once for each of its dtypes, only with items that
-// may share a batch with it.
+// Checks that every agreed item is in the batches once for each of its dtypes, and that the items
+// of a batch may share it.
 Status PlanApplication::check_batches(const Plan& plan) {
   missing_.assign(agreed_.size(), 0);
   for (size_t i = 0; i < agreed_.size(); ++i) {
@@ -188,7 +188,7 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
   return {};
 }
 
-// Stores the latest operation, by id if it is cached, since every plan of a training step calls this.
+// Stores the latest operation; of a cached operation only the id, since this function runs for every plan of a step.
 void PlanApplication::note_last_common(const PlanItem& item) {
   if (!item.full) {
     last_common_id_ = item.id;
@@ -221,7 +221,7 @@ void PlanApplication::note_agreement(const SetMembers& set, const PlanItem& item
     if (step == 1) log.count_anew();
   }
   if (submission.name->step == step) ++step;
-  // Only the set of all ranks counts: a rank outside a smaller set is not late in it.
+  // Count only the set of all ranks: a rank outside a smaller set is not late in the smaller set.
   if (is_of_all) log.wait_ended(waited, item.id);
   submission.name->step = step;
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);

@@ -20,9 +20,9 @@ namespace hvd::runtime {
 // Receives the items of a plan that have no batch, in the plan's order.
 class PlanSink : public CompletionSink {
  public:
-  // Called when all members have joined. `last` is the last rank that joined.
+  // Takes the notice that all members have joined. `last` is the last rank that joined.
   virtual void all_have_joined(ProcessSetState* set, int32_t last) = 0;
-  // Called for an item that adds or removes process sets, with this rank's submission.
+  // Handles an item that adds or removes process sets, with this rank's submission.
   virtual Status register_sets(const PlanItem& item, Submission* submission) = 0;
 };
 
@@ -43,8 +43,8 @@ class PlanApplication {
 
   struct Counts {
     uint64_t batches = 0;
-    uint64_t fused_tensors = 0;        // in batches of several tensors
-    uint64_t speculative_batches = 0;  // with the peer's eager data
+    uint64_t fused_tensors = 0;        // tensors in batches of several tensors
+    uint64_t speculative_batches = 0;  // batches that used the peer's eager data
   };
   const Counts& counts() const { return counts_; }
 
@@ -70,8 +70,8 @@ class PlanApplication {
   const Parts parts_;
   const int32_t rank_;
   Counts counts_;
-  uint64_t step_ = 1;            // the current training step, by names of all ranks
-  uint64_t set_step_ = 1;        // the current training step, by names of smaller sets
+  uint64_t step_ = 1;            // the current training step, by names in the set of all ranks
+  uint64_t set_step_ = 1;        // the current training step, by names in smaller sets
   uint32_t last_common_id_ = 0;  // response cache id of the last operation, or 0: see last_common_
   LastCommon last_common_;
   Clock::time_point arrived_{};     // when the current plan arrived

@@ -65,7 +65,7 @@ PeerLink& PointToPoint::peer(int32_t rank) {
   return *link;
 }
 
-// A rank that has left needs no further messages.
+// Sends nothing to a rank that has left.
 Status PointToPoint::send(int32_t rank, const PeerMessage& message, ByteView rest) {
   const Status status = parts_.links->send(rank, header_of(message), rest);
   return !status.ok() && has_left(rank) ? Status() : status;

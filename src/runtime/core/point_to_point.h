@@ -1,5 +1,5 @@
 // Runs the sends and receives of this rank: matches messages with receives, and moves the bytes.
-// Needs no negotiation: each message concerns only its two ranks. RuntimeCore owns and calls it,
+// Needs no negotiation: each message concerns only its two ranks. RuntimeCore owns and calls PointToPoint,
 // sends its messages over the message links, and fails the job on an error. Lives on the progress
 // thread; never waits. See ../point_to_point/README.md for the protocol.
 #pragma once
@@ -36,16 +36,16 @@ class PointToPoint {
     GroupRunner* groups;
   };
   explicit PointToPoint(const Parts& parts);
-  // The mesh links for large data between ranks. Without them, messages are sent in pieces over the
-  // message links.
+  // Sets the mesh links for large data between ranks. Without these links, messages are sent in
+  // pieces over the message links.
   void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
 
-  // Called after another rank has ended the collectives of all ranks. From then on only messages need
-  // the links, and other ranks may still send this rank its first message.
+  // Call this after another rank has ended the collectives of all ranks. From then on only messages
+  // need the links, and other ranks may still send this rank its first message.
   void stay_open();
   // Returns whether this rank has exchanged messages and may exchange more. Any thread.
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
-  // The reason why new sends and receives are refused, or ok. Any thread.
+  // Returns the reason why new sends and receives are refused, or ok. Any thread.
   Status refusal() const;
   // True after end(), once all messages of this rank have arrived. Any thread.
   const std::atomic<bool>& ended() const { return ended_; }
@@ -59,7 +59,7 @@ class PointToPoint {
   // Returns whether every later arrival makes a watched descriptor readable. Prepares the links for sleep.
   bool may_sleep();
 
-  // The next time limit, at which the caller must call run_alarms(); max if no limit is set.
+  // Returns the next time limit, at which the caller must call run_alarms(); max if no limit is set.
   Clock::time_point alarm() const { return alarm_; }
   Status run_alarms(Clock::time_point now);
 
@@ -69,10 +69,10 @@ class PointToPoint {
   Status remove_set(uint32_t serial, const Status& why);
   // Sends other ranks the notices about this rank's groups.
   Status notify(std::span<const GroupEnd> ends);
-  // Called when this rank leaves. Fails unmatched submissions, sends other ranks the notices about its
+  // Call this when this rank leaves. Fails unmatched submissions, sends other ranks the notices about its
   // groups, and ensures that all messages of this rank arrive. Further calls do nothing.
   Status end(std::span<const GroupEnd> ends);
-  // Forgets all submissions, because the job has failed. The caller completes them.
+  // Forgets all submissions, because the job has failed. The caller completes the submissions.
   void fail(const Status& why);
   // Closes the data links. Call it before the message links are closed, when no transfer is in flight.
   void close();

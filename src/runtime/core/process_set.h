@@ -1,5 +1,5 @@
 // The state of one process set on a member rank: its negotiation, its plans and the queue of its
-// batches. ProcessSetRegistry owns it, and the runtime core works on it. Process sets are independent:
+// batches. ProcessSetRegistry owns this state, and the runtime core works on it. Process sets are independent:
 // each has its own combining tree, root, response cache and plan sequence. Lives on the progress thread.
 #pragma once
 
@@ -48,7 +48,7 @@ struct ProcessSetState {
 
   // True on the root after it has made the last plan, on another rank after it has applied that plan.
   bool ended = false;
-  bool removed = false;           // by all ranks: drop the set when it has ended and is idle
+  bool removed = false;           // by all ranks; the set is dropped once ended and idle
   Submission* removal = nullptr;  // this rank's request to remove the set
 };
 

@@ -1,6 +1,6 @@
 // Owns the process sets of this rank, in the order of their serial numbers: adds, finds and drops them.
-// Buffers messages for sets that this rank has not added yet. Only the runtime core, which makes a set's
-// plans and ends its work, calls it. Lives on the progress thread.
+// Buffers messages for sets that this rank has not added yet. Only the runtime core, which makes a
+// set's plans and ends its work, calls the registry. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class ProcessSetRegistry {
   // Opens the set of all ranks. Must be called first.
   Status open_all();
 
-  // Every rank must call add and remove with the same arguments in the same order. They complete the
-  // submission, or, if this rank is a member of the removed set, drop_removed() completes it. `submission`
+  // Every rank must call add and remove with the same arguments in the same order. The two functions complete
+  // the submission, or, if this rank is a member of the removed set, drop_removed() completes it. `submission`
   // is nullptr if only other ranks have submitted the call.
   Status add(const Request& request, std::string_view name, Submission* submission);
   // Returns the set whose work the caller must end, or nullptr.
@@ -43,7 +43,7 @@ class ProcessSetRegistry {
   // Drops removed sets that have ended and are idle. Returns true if it dropped any set.
   Result<bool> drop_removed();
 
-  // The set of all ranks.
+  // Returns the set of all ranks.
   ProcessSetState* all() const { return all_; }
   // Returns nullptr if the set does not exist or this rank is not a member.
   ProcessSetState* find(uint32_t serial) const { return serial == 0 ? all_ : find_other(serial); }

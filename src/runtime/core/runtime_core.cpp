@@ -101,8 +101,8 @@ Status RuntimeCore::check_peers() {
   return messages_.check_peers();
 }
 
-// Ranks may exchange messages and call collectives of groups until one of them leaves, independent
-// of other ranks. The links then carry only these.
+// Two ranks may exchange messages until one of the two leaves, and a group may run calls until a
+// member leaves. After the end of all process sets, the links carry only these messages and calls.
 bool RuntimeCore::run_direct() {
   bool moved = false;
   Status status = start_direct(&moved);
@@ -145,7 +145,7 @@ void RuntimeCore::end_messages() {
   submissions_.settle();
 }
 
-// Returns at the first failure, which completes all work, so that nothing is completed twice.
+// Skips the rest after a failure: fail_with() has completed all work, and no submission may be completed twice.
 bool RuntimeCore::work() {
   report();
   bool moved = poll_links();
@@ -370,7 +370,7 @@ void RuntimeCore::after_sleep() {
   if (!departed() || uses_direct()) links_.after_sleep();
 }
 
-// Announces to the parent the names that are ready in this rank's subtree. The root plans them.
+// Announces to the parent the names that are ready in this rank's subtree. The root plans these names.
 void RuntimeCore::report() {
   // Iterate by index, since a plan may add sets.
   for (size_t i = 0; i < sets_.size(); ++i) report(sets_.at(i));
@@ -535,10 +535,10 @@ Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) 
   return {};
 }
 
-// Called when a set begins to end, and at the root after each speculative announcement until it has
-// ended. The shutdown protocol ends the set of all ranks. Another set ends with the last plan of
+// Runs when a set begins to end, and at the root after each speculative announcement until the set
+// has ended. The shutdown protocol ends the set of all ranks. Another set ends with the last plan of
 // its root, since plans of that set may be in flight. The announcement with which the other member
-// completed an operation may also be in flight: the root waits for it.
+// completed an operation may also be in flight: the root waits for that announcement.
 Status RuntimeCore::end_planning(ProcessSetState* set) {
   if (set->ended || SpeculativeExchange::awaits_announcement(*set)) return {};
   if (!set->coordinator) HVD_RETURN_IF_ERROR(speculative_.close(set));
@@ -684,7 +684,7 @@ void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
   services_.end(refusal());
 }
 
-// A failure between ranks that have departed: it affects only messages.
+// Handles a failure between ranks that have departed, which affects only messages.
 void RuntimeCore::fail_messages(const Status& cause) {
   if (!uses_direct()) return;
   messages_.fail(cause);

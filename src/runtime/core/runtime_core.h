@@ -1,5 +1,5 @@
 // The runtime of one rank without its threads: takes submissions, negotiates them with other ranks,
-// applies the resulting plans through op plugins, and completes the submissions. Runtime owns it.
+// applies the resulting plans through op plugins, and completes the submissions. Runtime owns the RuntimeCore.
 // The thread that holds the progress lock (progress.h) calls step(). Other threads may only call
 // functions marked "any thread".
 #pragma once
@@ -29,7 +29,7 @@ namespace hvd::runtime {
 struct CoreOptions {
   int32_t rank = 0;
   std::chrono::microseconds window{1000};
-  bool calls_helper_early = true;  // if a burst reaches the size of the previous one
+  bool calls_helper_early = true;  // when a burst reaches the size of the previous burst
   FusionOptions fusion;
   uint32_t cache_capacity = 0;
   hvd_tuning tuning{};  // equal on all ranks
@@ -37,7 +37,7 @@ struct CoreOptions {
   const std::atomic<int32_t>* device = nullptr;
   // This rank's counters, which outlive the core.
   RankCounters* counters = nullptr;
-  // Called for an error that ends the process; may be null.
+  // A callback for an error that ends the process; may be null.
   std::function<void(const Status&)> fail_late = nullptr;
 };
 
@@ -52,13 +52,13 @@ struct CoreCounts {
   uint64_t eager_sends_wasted = 0;   // eager data for a batch that the plan did not contain
 };
 
-// Observes the plans of the set of all ranks at the root. The autotuner implements it.
+// Observes the plans of the set of all ranks at the root. TuningService implements this interface.
 class PlanListener {
  public:
   virtual ~PlanListener() = default;
-  // Called when the root is about to make a plan of these items.
+  // The root calls planning() when it is about to make a plan of these items.
   virtual void planning(const std::vector<PlanItem>& items, uint64_t bytes) = 0;
-  // Called when the root has made the plan and assigned the cache ids of its names.
+  // The root calls planned() when it has made the plan and assigned the cache ids of its names.
   virtual void planned(const std::vector<PlanItem>& items) = 0;
 };
 
@@ -66,7 +66,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
  public:
   RuntimeCore(const CoreOptions& options, OpenedPlugin controller, OpSelector* ops,
               PluginHost* host, SetTable* sets, TensorTable* names, HandleTable* handles);
-  // Opens the set of all ranks. Called once, before the first step.
+  // Opens the set of all ranks. Call it once, before the first step.
   Status open() { return sets_.open_all(); }
 
   // ---- any thread ----
@@ -77,12 +77,12 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void start(Submission* submission) { submissions_.start(submission); }
   // Queues a send, a receive or a call of a group.
   void submit_direct(Submission* submission) { submissions_.submit_direct(submission); }
-  // The reason why sends and receives are refused, or ok.
+  // Returns the reason why sends and receives are refused, or ok.
   Status refuse_message() const { return messages_.refusal(); }
   bool uses_direct() const { return messages_.is_in_use() || groups_.is_in_use(); }
   // True after end_messages(), once all messages of this rank have arrived.
   const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
-  // The reason why all submissions are refused, or ok.
+  // Returns the reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
   // Returns the error of a submission to this set that this rank refuses, else ok. `name` may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set) {
@@ -90,7 +90,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   }
   // True when each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return shutdown_.own_sets_ended(); }
-  // The peer whose exit made work of this rank fail, if any.
+  // Returns the peer whose exit made work of this rank fail, if any.
   std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
   std::string cut_off_cause() const { return shutdown_.cut_off_cause(); }
   // True if no peer needs this rank: its links may be closed.
@@ -118,8 +118,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Status destroy_group(int32_t id);
   // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
-  // to_root sends a message from this rank's service to the root's service; to_all sends one from the
-  // root's service to the service of every rank, including the root. Both drop it after the job's end.
+  // to_root sends a message from this rank's service to the root's service; to_all sends one from the root's
+  // service to the service of every rank, including the root. After the job's end, the two functions drop messages.
   void to_root(ServiceId id, ByteView message);
   void to_all(ServiceId id, ByteView message);
   // Gives the next turn among all sets to the device batches of this set's next plan. Ignores a set
@@ -153,11 +153,11 @@ class RuntimeCore final : public Drivable, private PlanSink {
   bool is_member(int32_t process_set, int32_t rank) const {
     return sets_.is_member(process_set, rank);
   }
-  // Sets parameters for the next plan and later plans. All ranks must call it at the same plan of the set of all ranks.
+  // Sets parameters for the next plan and later plans. All ranks must call tune() at one plan of the set of all ranks.
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
   // Sets the root's listener for plans of the set of all ranks; may be nullptr.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
-  // True when the job has failed, or each of its process sets has ended.
+  // Returns true when the job has failed, or each of its process sets has ended.
   bool over() const { return shutdown_.over(); }
 
  private:

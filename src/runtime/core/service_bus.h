@@ -1,6 +1,6 @@
 // Carries the messages of this rank's services (timeline, stall checks, metrics, autotuning) along the
-// combining tree of all ranks, and runs their alarms. Does not own the services. Only the runtime core
-// calls it, and fails the job on an error. Lives on the progress thread.
+// combining tree of all ranks, and runs their alarms. Does not own the services. Only the runtime
+// core calls the bus, and fails the job on an error. Lives on the progress thread.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // Ends this rank's part in the job, by the shutdown protocol or after a failure. Owns the protocol's state, the
 // ranks that have left, and the failure. Sends the notices to neighbours in the combining tree. A process set
-// ends when its first member leaves. Only the runtime core calls it, and completes pending work according to
+// ends when its first member leaves. Only the runtime core calls Shutdown, and completes pending work according to
 // the returned steps. Lives on the progress thread, except for the functions marked "any thread".
 #pragma once
 
@@ -26,11 +26,11 @@ class Shutdown {
   // ---- any thread ----
   // True if a rank has left, or the job has failed.
   bool is_ending() const { return is_ending_.load(std::memory_order_acquire); }
-  // True if the job has failed, or each of its process sets has ended.
+  // Returns true if the job has failed, or each of its process sets has ended.
   bool over() const { return over_.load(std::memory_order_relaxed); }
-  // The reason for the end, or ok.
+  // Returns the reason for the end, or ok.
   Status refusal() const;
-  // True if this set has ended: a member has left, or the job has failed.
+  // Returns true if this set has ended: a member has left, or the job has failed.
   bool has_ended(const SetMembers& set) const;
   // Returns the error of a submission to this set that this rank refuses, else ok. `name` may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set);
@@ -40,9 +40,9 @@ class Shutdown {
   Status refuse_message(std::string_view text, int32_t peer);
   // True if each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
-  // The peer whose exit made work of this rank fail, if any.
+  // Returns the peer whose exit made work of this rank fail, if any.
   std::optional<int32_t> cut_off_by() const;
-  // The cause's message if the peer may still be running (cause_in), or empty.
+  // Returns the cause's message if the peer may still be running (cause_in), or empty.
   std::string cut_off_cause() const;
   // True if no peer needs this rank: its links may be closed.
   const std::atomic<bool>& departed() const { return departed_; }
@@ -60,7 +60,7 @@ class Shutdown {
   [[nodiscard]] Step receive(MessageKind kind, const Notice& notice);
   // Reports that this rank has run all plans. Call it in every such pass.
   [[nodiscard]] Step drained() { return act(protocol_.drained()); }
-  // Reports that a peer has closed its links. Returns nullopt if this is a failure. Otherwise this
+  // Reports that a peer has closed its links. Returns nullopt if the closing is a failure. Otherwise this
   // rank's subtree has run all plans, and only the goodbye message is late: no peer needs this rank.
   [[nodiscard]] std::optional<Step> links_closed();
   // Returns whether the shutdown protocol is ending the work.
@@ -90,7 +90,7 @@ class Shutdown {
   std::atomic<bool> own_sets_ended_{false};
   std::atomic<bool> departed_{false};
   std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
-  std::atomic<bool> cut_off_{false};  // pending work failed because that peer left
+  std::atomic<bool> cut_off_{false};  // pending work failed because left_by_ left
   mutable Mutex mutex_;
   std::vector<int32_t> leavers_ HVD_GUARDED_BY(mutex_);  // ranks that have left, in that order
   Status failure_ HVD_GUARDED_BY(mutex_);

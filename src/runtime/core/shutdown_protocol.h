@@ -2,8 +2,8 @@
 // root, which sends "stop" down the combining tree: the process sets with that rank end, and the
 // first "stop" ends the set of all ranks. A rank sends "stopped" to its parent when all sets of its
 // subtree have ended and have run their plans. When all ranks have stopped, the root sends
-// "goodbye" down the tree, and ranks may close their links. Class Shutdown owns it, calls it on the
-// progress thread only for ranks that end a set, and sends the returned messages.
+// "goodbye" down the tree, and ranks may close their links. Class Shutdown owns the ShutdownProtocol,
+// calls it on the progress thread only for ranks that end a set, and sends the returned messages.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class ShutdownProtocol {
   }
   // Call it when a child's complete subtree has run all plans.
   void child_stopped() { ++children_stopped_; }
-  // Call it in every pass in which all sets of this rank have ended and have run their plans. It acts once.
+  // Call it in every pass in which all sets of this rank have ended and have run their plans. Only the first call acts.
   Actions drained() {
     if (!stopping() || reported_ || children_stopped_ < children_) return {};
     reported_ = true;

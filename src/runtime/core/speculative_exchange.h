@@ -1,7 +1,7 @@
 // Speculative allreduce between two ranks on two machines (negotiation/speculation.h): decides when
 // a message carries eager data, and makes the plan for the case that both ranks expect the same
-// batch. Owns the latest such plan and its data. Only the runtime core calls it, and applies the
-// plans. Lives on the progress thread.
+// batch. Owns the latest such plan and its data. Only the runtime core calls this class, and
+// applies the plans. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class SpeculativeExchange {
   static bool awaits_announcement(const ProcessSetState& set) {
     return set.coordinator && set.speculation.is_undecided();
   }
-  // Takes an announcement of the child. Returns whether it matches the tentative plan.
+  // Takes an announcement of the child. Returns whether the announcement matches the tentative plan.
   bool receive(ProcessSetState* set, const Announcement& announcement);
   // Returns the tentative plan that matched, if the coordinator's `plan` has the same names; or nullptr.
   const Plan* matched_plan(ProcessSetState* set, const Plan& plan);
@@ -59,7 +59,7 @@ class SpeculativeExchange {
 
   // Returns whether this object made the plan.
   bool is_own(const Plan& plan) const { return &plan == &plan_; }
-  // The number of eager sends for a batch that the plan did not contain.
+  // Returns the number of eager sends for a batch that the plan did not contain.
   uint64_t wasted_sends() const { return wasted_sends_; }
 
  private:

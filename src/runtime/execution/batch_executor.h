@@ -1,6 +1,6 @@
 // Runs agreed batches through the op plugins: batches of one process set in order, batches of different sets in
 // parallel. Batches on devices start in one order, equal on all ranks. Reports each submission to the
-// CompletionSink when its last part is done. The runtime core owns and calls it, on the progress thread.
+// CompletionSink when its last part is done. The runtime core owns and calls BatchExecutor, on the progress thread.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct AgreedItem {
 class CompletionSink {
  public:
   virtual ~CompletionSink() = default;
-  // Called when all parts of the submission are on a device's stream.
+  // Takes a submission of which all parts are on a device's stream.
   virtual void go_on(Submission* submission) = 0;
   virtual void complete(Submission* submission, Status status) = 0;
 };
@@ -64,10 +64,10 @@ class BatchExecutor {
   // Like set_tuning(), but only for the set of all ranks: ranks may run plans of other sets in another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
   // Sets the inputs of this rank for a batch as in add(), one view per tensor. Returns false if the batch
-  // cannot be reduced one-shot (no plugin has reduce_wholes, or it is not an allreduce of CPU memory).
+  // cannot be reduced one-shot (no plugin has reduce_wholes, or the batch is not an allreduce of CPU memory).
   bool one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                        std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
-  // Reduces such a batch one-shot. `theirs` is the complete input of the other member. The queue must be
+  // Reduces a batch with such inputs one-shot. `theirs` is the complete input of the other member. The queue must be
   // idle.
   Status run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                       std::span<const AgreedItem> items, ByteView theirs);
@@ -80,7 +80,7 @@ class BatchExecutor {
   bool may_sleep() const { return outstanding_ == 0 || ops_->may_sleep(); }
   bool idle(const BatchQueue& queue) const { return outstanding(queue) == 0; }
   size_t outstanding(const BatchQueue& queue) const;
-  // The number of batches that are not on a device's stream.
+  // Returns the number of batches that are not on a device's stream.
   size_t busy(const BatchQueue& queue) const;
   // The time at which the device ended the last batch, of all sets; the epoch if it has ended none.
   Clock::time_point device_ended() const { return device_ended_; }
@@ -120,7 +120,7 @@ class BatchExecutor {
   hvd_tuning tuning_{};         // for process set 0, of all ranks
   hvd_tuning others_tuning_{};  // for other process sets
   std::vector<std::unique_ptr<BatchQueue>> queues_;
-  std::deque<const BatchQueue*> turns_;  // one entry per plan: the queue of its device batches
+  std::deque<const BatchQueue*> turns_;  // by plan: the queue of its device batches
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
   Clock::time_point device_ended_{};

@@ -1,4 +1,4 @@
-// The state of one batch, and of the batch queue of one process set. Only the batch executor uses it.
+// The state of one batch, and of the batch queue of one process set. Only the batch executor uses these classes.
 #pragma once
 
 #include "runtime/execution/batch_executor.h"
@@ -9,7 +9,7 @@ namespace hvd::runtime {
 // A batch, and all memory that it points to.
 struct BatchExecutor::Run {
   hvd_batch batch{};
-  hvd_tuning tuning{};               // batch.tuning points to it or is null
+  hvd_tuning tuning{};               // batch.tuning points here or is null
   const OpenedPlugin* op = nullptr;  // the plugin that runs the batch
   int32_t dtype = HVD_FLOAT32;       // type of the users' tensors; batch.dtype: type of the sum
   WideAverage wide;
@@ -17,8 +17,8 @@ struct BatchExecutor::Run {
   std::vector<uint32_t> member;          // index of each tensor in its submission
   std::vector<Submission*> owner;        // each tensor's submission; null: this rank has joined
   std::vector<Submission*> submissions;  // the different submissions in `owner`
-  std::vector<int64_t> rows;             // rank_rows and from_rows point into it
-  // For device tensors, one entry per tensor: batch.ready_events and batch.made_outputs point to these.
+  std::vector<int64_t> rows;             // rank_rows and from_rows point into this vector
+  // For device tensors, one entry per tensor: batch.ready_events and batch.made_outputs point to these vectors.
   std::vector<void*> ready, made;
   bool ends_turn = false;  // this is the last device batch of its plan
   bool done = false;
@@ -68,7 +68,7 @@ class BatchExecutor::BatchQueue {
   explicit BatchQueue(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
 
   // Returns whether the ranks must agree on the turns of the set's device batches. Plans of the set of all
-  // ranks already have one order, and a set of one rank does not wait for others.
+  // ranks already have one order, and a set of one rank does not wait for other ranks.
   bool waits_for_turns() const { return set->id != 0 && set->ranks.size() > 1; }
 
   const std::shared_ptr<const SetMembers> set;

@@ -1,7 +1,7 @@
 // Computes an average of integers in a wider type, which can represent the number of ranks times
 // the largest value. widen() copies the inputs to this type, narrow() copies the results back. The
-// copies are acceptable, since averages of integers are rare. Owns them until the batch ends.
-// Each BatchExecutor::Run and each GroupRunner::Group has one; the progress thread calls it.
+// copies are acceptable, since averages of integers are rare. Owns the copies until the batch ends.
+// Each BatchExecutor::Run and each GroupRunner::Group has a WideAverage; the progress thread calls it.
 #pragma once
 
 #include <cstddef>

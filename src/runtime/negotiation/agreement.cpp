@@ -187,7 +187,7 @@ std::optional<std::string> factors(const Proposal& proposal) {
   return {};
 }
 
-// Compares the variants of the proposal. If ranks differ, it has the variants of two ranks.
+// Compares the variants of the proposal. If ranks differ, the proposal has the variants of two ranks.
 template <typename Look>
 std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   const auto& variants = proposal.variants;
@@ -197,8 +197,8 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   return {};
 }
 
-// Returns whether `one` represents both of two agreeing variants: it decides on the device of the
-// work, or, if both or neither decide, its rank is lower.
+// Returns whether `one` represents both of two agreeing variants: `one` decides on the device of
+// the work, or, if both or neither decide, its rank is lower.
 bool stands_for(const Variant& one, const Variant& other) {
   const bool decides = one.request.device != kStagedDevice;
   return decides == (other.request.device != kStagedDevice) ? one.rank < other.rank : decides;

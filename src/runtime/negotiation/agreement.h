@@ -1,5 +1,5 @@
 // Checks that the requests of all ranks for one name are equal, and makes the error message if they
-// differ. Coordinator, negotiator and plan application call it. Pure.
+// differ. Coordinator, negotiator and plan application call these functions. Pure.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace hvd::runtime {
 
-// Merges the requests of another part of the tree. If requests differ, keeps those of the lowest
-// ranks, since an error names two ranks.
+// Merges the requests of another part of the tree. If requests differ, keeps the requests of the
+// lowest ranks, since an error names two ranks.
 void merge(Proposal* into, Proposal&& other);
 
 // A borrowed request of a rank.
@@ -24,7 +24,7 @@ struct RankRequest {
   const Request& request;
 };
 
-// Returns the difference; empty if the two may run together. Ranks may have different rows and splits.
+// Returns how two requests differ; empty if they may run together. Ranks may have different rows and splits.
 std::optional<std::string> disagreement(const std::string& name, const RankRequest& a,
                                         const RankRequest& b);
 
@@ -33,9 +33,9 @@ std::optional<std::string> disagreement(const std::string& name, const RankReque
 Status check_rows(std::string_view name, const Request& request, std::span<const RankRows> rows,
                   std::span<const int32_t> members);
 
-// Checks a name that every rank has announced or has joined. Returns the error of the first failed check:
-// equal parameters, no joined rank, at least one dimension, then checks that depend on these. `joined`
-// names the joined ranks, for example "rank 3"; may be empty.
+// Checks a name that every rank has announced, except the ranks that have joined. Returns the error of the first
+// failed check: equal parameters, no joined rank, at least one dimension, then checks that depend
+// on the earlier ones. `joined` names the joined ranks, for example "rank 3"; may be empty.
 Status verdict(const Proposal& proposal, std::string_view joined = {});
 
 }  // namespace hvd::runtime

@@ -23,7 +23,7 @@ class CachePolicy {
   // Records that the ranks have agreed on a name with an id again.
   void use(uint32_t id);
   // Records that the ranks have agreed on a name without an id. Returns its new id, or 0. Sets
-  // *forgotten to the id that is revoked for it, or 0.
+  // *forgotten to the id that is revoked for the new id, or 0.
   uint32_t admit(const std::string& text, uint32_t* forgotten);
 
  private:

@@ -20,7 +20,7 @@ struct Layout {
     }
   }
 
-  // A node is a rank's place: machine, and index on it.
+  // A node is a rank's place: the machine, and the index on this machine.
   struct Node {
     size_t machine;
     size_t local;
@@ -34,7 +34,7 @@ struct Layout {
       children.push_back({node.machine, i});
     }
     if (node.local != 0) return children;
-    // The binomial tree: machine + 2^k for each 2^k below its lowest set bit.
+    // The children in the binomial tree are machine + 2^k for each 2^k below the lowest set bit of `machine`.
     const size_t machine = node.machine;
     for (size_t bit = 1; machine + bit < ranks.size() && (machine & bit) == 0; bit <<= 1) {
       children.push_back({machine + bit, 0});

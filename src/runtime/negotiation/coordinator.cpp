@@ -14,7 +14,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const ResponseCache* cache)
 }
 
 const Request& Coordinator::request_of(const PlanItem& item) const {
-  // The id of a ready entry is not revoked, so the cache has it.
+  // The id of a ready entry is not revoked, so the cache has the entry.
   return item.full ? item.request : cache_->find(item.id)->request;
 }
 
@@ -58,7 +58,7 @@ void Coordinator::add_proposal(Proposal&& proposal) {
   count_bytes(item.request);
 }
 
-// Adds the item for the join of all ranks. Later operations are negotiated again.
+// Adds the item for the join of all ranks. After the item, operations are negotiated again.
 void Coordinator::add_join() {
   PlanItem& item = plan_.items.emplace_back();
   item.full = true;

@@ -1,4 +1,4 @@
-// Packs agreed tensors into batches. The coordinator and speculative allreduce call it. Pure: equal
+// Packs agreed tensors into batches. The coordinator and speculative allreduce call plan_fusion(). Pure: equal
 // lists give equal batches.
 #pragma once
 
@@ -24,7 +24,7 @@ struct FusionUnit {
 
 // Returns the different dtypes of a request, in the order of first appearance.
 std::vector<int32_t> dtypes_of(const Request& request);
-// The number of units of a request.
+// Returns the number of units of a request.
 uint32_t unit_count(const Request& request);
 // Adds the units of an item. `rows`: the rows of all ranks, if the operation has rows.
 void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,

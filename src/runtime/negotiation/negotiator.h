@@ -1,10 +1,10 @@
 // One node of a process set's combining tree. Collects the names for which this rank or its subtrees
-// are ready, and finds the names for which all are ready. ProcessSetState owns it; the runtime core
-// calls it and sends the messages, on the progress thread.
+// are ready, and finds the names for which all are ready. ProcessSetState owns the Negotiator; the
+// runtime core calls it and sends the messages, on the progress thread.
 //
-// A reporter is this rank or a child. It reports a name once for its complete subtree: by cache id, if the request
-// equals the entry's request on each of its ranks, or in full (Proposal). A name is whole when each reporter (for
-// operations of some members: each reporter with such a member) has reported it or has joined. The name is then
+// A reporter is this rank or a child. A reporter reports a name once for its complete subtree: by cache id, if the
+// request equals the entry's request on each of its ranks, or in full (Proposal). A name is whole when each reporter
+// (for operations of some members: each reporter with such a member) has reported it or has joined. The name is then
 // sent to the parent: by id if each reporter used the id, otherwise in full, with the entry's request for ids.
 //
 // Invariants:
@@ -42,15 +42,15 @@ class Negotiator {
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 
-  // The names that became ready in the complete subtree. The caller clears them after sending.
+  // Returns the names that became ready in the complete subtree. The caller clears the names after sending.
   Announcement& ready() { return ready_; }
 
   const TreePlace& place() const { return place_; }
-  // Returns whether this rank has announced these ids, no rank of its subtrees has, no other
-  // announced name is incomplete, and no rank has joined.
+  // Returns true if this rank has announced these ids and no rank of its subtrees has, if no
+  // other announced name is incomplete, and if no rank has joined.
   bool waits_for_others_with(std::span<const uint32_t> ids) const;
-  // Returns the ranks of the subtree that may not be ready for a name, for the report of a stall. If a
-  // child is missing, these are all ranks of its subtree.
+  // Returns the ranks of the subtree that may not be ready for a name, for the report of a stall.
+  // For a missing child, returns all ranks of its subtree.
   std::vector<int32_t> missing(std::string_view name) const;
 
  private:
@@ -60,9 +60,9 @@ class Negotiator {
     std::vector<uint32_t> reporters;
   };
   struct Reporter {
-    size_t ranks = 1;    // ranks in its subtree
-    size_t joined = 0;   // ranks in its subtree that have joined
-    uint64_t plans = 0;  // applied plans at its latest announcement
+    size_t ranks = 1;    // ranks in this subtree
+    size_t joined = 0;   // ranks in this subtree that have joined
+    uint64_t plans = 0;  // applied plans at the reporter's latest announcement
     bool has_joined() const { return joined == ranks; }
   };
   Status report_id(uint32_t reporter, uint32_t id);

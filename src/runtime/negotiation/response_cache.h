@@ -1,7 +1,7 @@
 // Maps short cache ids to names on which all ranks of one process set have agreed before. Announcements
 // and plans contain only the id of a repeated request. The cache is equal on every rank, because every
 // rank changes it by the plans, in order; the root selects the names to keep (cache_policy).
-// ProcessSetState owns it. Lives on the progress thread.
+// ProcessSetState owns the cache. Lives on the progress thread.
 //
 // A rank may announce an id that has just been revoked. A rank that collects reports therefore
 // keeps the id's meaning until all reporters have applied the plan that revoked it.
@@ -49,7 +49,7 @@ class ResponseCache {
   CacheEntry* find(std::string_view text) const;
   // Returns the entry of a revoked id that ranks may still announce, or nullptr.
   const CacheEntry* find_forgotten(uint32_t id) const;
-  // Assigns an id according to a plan. Returns nullptr if this is impossible.
+  // Assigns an id according to a plan. Returns nullptr if the id cannot be assigned.
   CacheEntry* put(uint32_t id, std::string_view text);
   // Revokes an id in plan number `plan`; keeps the id's meaning.
   void forget(CacheEntry* entry, uint64_t plan);

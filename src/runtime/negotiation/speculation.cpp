@@ -6,7 +6,7 @@ namespace hvd::runtime {
 namespace {
 
 constexpr uintptr_t kReadableAt = 16;
-// After n consecutive misses, 2^n - 1 chances are skipped. This is the maximum of n.
+// The maximum of n: after n consecutive misses, 2^n - 1 announcements carry no eager data.
 constexpr uint32_t kMostMisses = 6;
 
 bool same_ids(std::span<const uint32_t> a, std::span<const uint32_t> b) {

@@ -1,12 +1,12 @@
 // Speculative (eager) allreduce between two ranks on two machines. Each rank sends its input data
 // with the message that announces its readiness, before a plan exists. If both ranks expected the
-// same batch, one message in each direction completes it. Otherwise both drop the eager data and
-// negotiate the batch as usual.
+// same batch, one message in each direction completes it. Otherwise the ranks drop the eager data
+// and negotiate the batch as usual.
 //
 // The child sends an announcement, the root a tentative plan: "if your announcement number N
 // carries eager data for the same names, this is the next plan". Both ranks know announcement N, so
-// no further message is needed to decide whether the plan is valid. Until the root receives N, it
-// makes no other plan for the set and does not end the set. When the set ends, the child sends an
+// no further message is needed to decide whether the plan is valid. Until the root receives announcement N,
+// the root makes no other plan for the set and does not end the set. When the set ends, the child sends an
 // empty announcement, its last one for speculation, and the root stops waiting. This class only
 // keeps the state; the runtime core sends the messages. Pure.
 #pragma once
@@ -37,10 +37,10 @@ class Speculation {
   std::span<const uint32_t> take_fresh();
   // Returns whether eager data was sent, and this rank does not know yet if the peer expected the same batch.
   bool is_undecided() const { return has_sent_; }
-  // Returns whether to send eager data now: after wasted sends it pauses for a number of chances.
+  // Returns whether to send eager data now. After wasted sends, returns false for a number of announcements.
   bool should_speculate();
 
-  // The number of announcements that the child has sent, or the root has received.
+  // Returns the number of announcements that the child has sent, or the root has received.
   uint64_t announcements() const { return announcements_; }
 
   // Returns whether the child's empty announcement was sent or received: no eager data follows it.
@@ -65,7 +65,7 @@ class Speculation {
   void sent(std::span<const uint32_t> ids);
   // The ids of the last tentative plan.
   std::span<const uint32_t> sent_ids() const { return sent_ids_; }
-  // Records an announcement, which ends the tentative plan. Returns whether it matches the plan.
+  // Records an announcement, which ends the tentative plan. Returns whether the announcement matches the plan.
   bool receive(const Announcement& announcement);
 
   // Keeps the eager data of an announcement without a matching tentative plan, for the next plan.
@@ -89,7 +89,7 @@ class Speculation {
   uint64_t announcements_ = 0;  // announcements that the child has sent, or the root has received
   bool is_closed_ = false;      // see is_closed()
   bool has_sent_ = false;       // an undecided tentative plan, or an announcement with eager data
-  uint64_t sent_ = 0;           // number of that announcement
+  uint64_t sent_ = 0;           // number of the announcement with eager data
   std::vector<uint32_t> sent_ids_;
   // True if eager data is kept: of a tentative plan, or at the root of an announcement.
   bool has_kept_ = false;

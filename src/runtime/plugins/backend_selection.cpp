@@ -11,7 +11,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Returns whether the name means the built-in backend: one of the original's or of this project's names.
+// Returns whether the name means the built-in backend: a name of the original Horovod or of this project.
 bool is_built_in(std::string_view name) {
   return name.empty() || name == "gloo" || name == "tcp" || name == "cpu" || name == "host";
 }
@@ -60,8 +60,8 @@ Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::stri
           "; fix that, or unset ", variable));
 }
 
-// Selects the device backend. Many images set HOROVOD_GPU_OPERATIONS, which the original reads when it is
-// built, so a missing backend is not an error. Does not select backends of host memory.
+// Selects the device backend. Many images set HOROVOD_GPU_OPERATIONS, which the original Horovod reads
+// when it is built, so a missing backend is not an error. Does not select backends of host memory.
 const hvd_plugin* device_backend(const WorkerSettings& settings) {
   constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
   constexpr const char* kOtherwise = "tensors of GPUs go through host memory";
@@ -83,7 +83,7 @@ void note_own_links(const hvd_plugin* record, const char* what, const char* vari
       cat("the ", what, " ", record->name, " (", variable, "=", printable(value), ")"));
 }
 
-// Returns whether trials select the device backend: not with settings that its library cannot guarantee.
+// Returns whether trials select the device backend; false for settings that its library cannot guarantee.
 bool is_by_trial(const WorkerSettings& settings) {
   return trim(settings.gpu_operations).empty() && !settings.encrypts && !settings.is_reproducible;
 }

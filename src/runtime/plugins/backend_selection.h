@@ -1,6 +1,6 @@
 // Selects the plugins that settings name: HOROVOD_CONTROLLER for messages between ranks,
 // HOROVOD_CPU_OPERATIONS for tensors in host memory, HOROVOD_GPU_OPERATIONS for tensors in device
-// memory. hvd_init calls it.
+// memory. hvd_init calls select_backends().
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct BackendSelection {
   // True if the built-in operations, which have their own links, run batches that they support.
   bool uses_own_ops = true;
   // The file of the device backend that trials select if no setting names a backend; may be empty.
-  // The runtime opens it if the ranks agree (backend_agreement.h).
+  // The runtime opens the file if the ranks agree (backend_agreement.h).
   std::string devices_by_trial;
   // Eight lines: a description of the choice, the version of this library, this rank's host, the
   // library's path, whether links are encrypted (1 or 0), whether sums have one order (1 or 0), the

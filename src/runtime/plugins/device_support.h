@@ -1,5 +1,5 @@
-// The table of the operations that the job's plugins run on device memory. Made once in hvd_init, and
-// immutable. The C ABI reads it, on any thread, before it submits.
+// The table of the operations that the job's plugins run on device memory. hvd_init makes the table
+// once; immutable. The C ABI reads the table, on any thread, before it submits.
 #pragma once
 
 #include <bitset>
@@ -14,8 +14,8 @@ namespace hvd::runtime {
 
 class DeviceSupport {
  public:
-  DeviceSupport() = default;  // no operations
-  // Queries the plugins for a set of `size` ranks, more than one. Call it before other threads use the plugins.
+  DeviceSupport() = default;  // supports no operation
+  // Queries the plugins for a set of `size` ranks (at least 2). Call it before other threads use the plugins.
   static DeviceSupport ask(const OpSelector& ops, int32_t size);
 
   // `reduce_op`: the user's value. Factors of 0 count as 1.

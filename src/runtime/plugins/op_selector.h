@@ -1,6 +1,6 @@
 // Selects the op plugin whose supports() returns the highest value for a batch. The choice is equal on
-// every rank, because every rank has the same plugins and the same batch. Owns the plugins. Runtime owns
-// the selector; the batch executor calls it, on the progress thread.
+// every rank, because every rank has the same plugins and the same batch. Owns the plugins. Runtime
+// owns the selector; the batch executor calls it, on the progress thread.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 
 namespace hvd::runtime {
 
-// One PluginHost must have opened both, `data` first. `data` decides which ranks share a host.
+// One PluginHost must have opened both controllers, `data` first. `data` decides which ranks share a host.
 OpenedPlugin pair_controllers(OpenedPlugin messages, OpenedPlugin data);
 
 // Returns the rank whose loss made a controller fail, or -1 if the controller does not name a rank.

@@ -1,5 +1,5 @@
 // Implements hvd_plugin_host (plugin.h) over settings, store and wake-ups. Runtime owns one for all
-// its plugins. Plugins may call it on any thread.
+// its plugins. Plugins may call the host on any thread.
 #pragma once
 
 #include <atomic>
@@ -29,11 +29,11 @@ class PluginHost {
   std::map<std::string, void*> published();
 
   // Removes this start's records from the store, so that the next program of the same job does not
-  // find them. One rank calls it, after all ranks have connected.
+  // find them. One rank calls this function, after all ranks have connected.
   void remove_bootstrap_records();
 
-  // The framework interface that an op plugin has published. If it is nullptr, work on devices is
-  // refused.
+  // Returns the framework interface that an op plugin has published. If the interface is nullptr,
+  // work on devices is refused.
   const hvd_framework* framework() {
     return static_cast<const hvd_framework*>(vtable_.lookup(this, HVD_FRAMEWORK_OF_DEVICES));
   }

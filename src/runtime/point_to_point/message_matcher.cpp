@@ -6,7 +6,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Maximum number of queues before empty ones are removed; others stay for the next message with their tag.
+// With more queues than this, empty queues are removed, not kept for the next message with their tag.
 constexpr size_t kMostQueues = 256;
 
 bool fits(const Submission& receive, int32_t source) {

@@ -60,7 +60,7 @@ class PeerLink {
   Result<Submission*> read(bool* moved);
   // Copies a part of the first receive in `copies`.
   Result<Submission*> copy();
-  // The peer's place of a message, if the message lies in shared memory.
+  // Returns the peer's place of a message, if the message lies in shared memory.
   std::optional<collectives::SharedHeap::Place> place_of(ByteView data) const {
     if (!link_) return {};
     return link_->place_of(data);
@@ -68,9 +68,9 @@ class PeerLink {
   // Returns whether read(), write() or copy() would move bytes that no event announces.
   bool may_move() { return !copies.empty() || (link_ && may_move_in_link()); }
 
-  uint64_t unread = 0;    // bytes of small messages that the peer's program has not received
-  uint64_t consumed = 0;  // bytes of the peer's small messages since this rank last reported them
-  bool has_sent = false;  // sent messages since the last flush
+  uint64_t unread = 0;        // bytes of small messages that the peer's program has not received
+  uint64_t consumed = 0;      // bytes of the peer's small messages since the last report
+  bool has_sent = false;      // sent messages since the last flush
   bool awaits_flush = false;  // this rank has asked whether all messages arrived
   bool owes_flushed = false;  // the peer has asked whether all messages arrived
 

@@ -1,9 +1,9 @@
 // Computes from the results of earlier yields how long a spinning thread keeps its core before it
-// yields. The thread that drives the runtime core calls it with the current time. Pure.
+// yields. The thread that drives the runtime core calls AdaptiveYield with the current time. Pure.
 //
 // If a waiter and its peer share a core, the waiter must yield at once, because the peer can only reply
-// after a yield. Otherwise another thread may take the core for longer than the peer needs, for example
-// an idle thread of TensorFlow's pools, which polls for work before it sleeps.
+// after a yield. If waiter and peer do not share a core, another thread may take the waiter's core for longer than
+// the peer needs, for example an idle thread of TensorFlow's pools, which polls for work before it sleeps.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class AdaptiveYield {
   bool is_over(Clock::time_point now) const { return now - since_ > limit(); }
   // Records a yield of the core.
   void yielded(Clock::time_point from, Clock::time_point until);
-  // Start of the current spin.
+  // Returns the start of the current spin.
   Clock::time_point since() const { return since_; }
   Duration limit() const { return is_long_ ? long_ : limit_; }
 
@@ -41,8 +41,8 @@ class AdaptiveYield {
   static constexpr Duration kShort{1};
   // Minimum time between two waits that counts as a computation.
   static constexpr Duration kComputation{200};
-  // In a yield longer than kEmptyYield, another thread has run. If the yield took longer than kAnswer,
-  // this thread was not the peer, which replies and then waits.
+  // In a yield longer than kEmptyYield, another thread has run. If the yield took longer than
+  // kAnswer, the other thread was not the peer, which replies and then waits.
   static constexpr Duration kEmptyYield{2};
   static constexpr Duration kAnswer{200};
 

@@ -197,7 +197,7 @@ void Progress::help_once() {
   lock.unlock();
   if (!stopping_.load()) events_->wait(Deadline::at(until));
   helper_asleep_.store(false);
-  // A thread that waits now has or will get the progress lock, and calls disarm().
+  // A thread that now waits for work has or gets the progress lock, and calls disarm().
 }
 
 void Progress::lull() {

@@ -29,17 +29,17 @@ class Drivable {
   // Prepares for sleep. Returns true if every later arrival wakes a sleeping thread.
   virtual bool before_sleep() = 0;
   virtual void after_sleep() = 0;
-  // Called when a thread begins to sleep.
+  // Records that a thread begins to sleep.
   virtual void on_sleep() = 0;
-  // The time at which the batching window ends; max: no window is open.
+  // Returns the time at which the batching window ends; max: no window is open.
   virtual Clock::time_point window_end() const = 0;
-  // The time at which step() has work without new input; max if never.
+  // Returns the time at which step() has work without new input; max if never.
   virtual Clock::time_point alarm() const = 0;
-  // True if input exists that step() has not taken. Any thread.
+  // Returns true if input exists that step() has not taken. Any thread.
   virtual bool has_input() const = 0;
-  // The number of incomplete submissions. Any thread.
+  // Returns the number of incomplete submissions. Any thread.
   virtual uint64_t pending() const = 0;
-  // The number of submissions, which changes while the user is active. Any thread.
+  // Returns the number of submissions, which changes while the user is active. Any thread.
   virtual uint64_t activity() const = 0;
 };
 
@@ -75,7 +75,7 @@ class Progress {
   // Wakes all waiting threads after a thread other than the driver has completed work.
   void notify_completed();
 
-  // The progress lock: only its holder may access the runtime core's objects.
+  // Returns the progress lock: only its holder may access the runtime core's objects.
   Mutex& progress_lock() HVD_RETURNS_MUTEX(progress_lock_) { return progress_lock_; }
   void stop_helper();
 
@@ -113,7 +113,7 @@ class Progress {
   std::condition_variable changed_;  // signals `done`, or a missing driver
   std::condition_variable helper_changed_;
 
-  // Used by the helper thread only.
+  // Only the helper thread uses the next three members.
   uint64_t seen_activity_ = 0;
   Clock::time_point last_active_{};
   bool flush_ = false;

@@ -16,8 +16,8 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
   SpinBudget budget;
   const double share = cores / std::max(local_ranks, 1);
   // A wake-up costs 25-50 us, so spinning a few times as long pays if the peer is about to answer.
-  // Ranks of one host with the same computation end within a tenth of a step, some milliseconds,
-  // and a waiter yields in between. Between hosts the kernel also needs these cores.
+  // Ranks of one host that compute the same finish within a tenth of a step of each other, some
+  // milliseconds, and a waiter yields meanwhile. Between hosts the kernel also needs these cores.
   if (share >= 1) {
     budget.waiter = one_host ? microseconds(6000) : microseconds(200);
     // Spin for longer than the 35 to 60 us of a yield between steps of TensorFlow.

@@ -21,7 +21,7 @@ struct SpinBudget {
 // `cores` may be a fraction. `one_host`: the complete job is on this machine.
 SpinBudget spin_budget(double cores, int local_ranks, bool one_host);
 
-// The time for which submissions may accumulate before the helper thread takes them; a waiting thread takes
+// Returns the time for which submissions may accumulate before the helper thread takes them; a waiting thread takes
 // them at once. On one host the delay is free, because all ranks compute on this machine.
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window);

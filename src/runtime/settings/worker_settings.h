@@ -34,11 +34,11 @@ struct WorkerSettings {
 
   // ---- rendezvous of the ranks ----
   std::string store, job_secret, store_ca;
-  std::string rendezvous_address;  // of Horovod's own launcher
+  std::string rendezvous_address;  // address of Horovod's own rendezvous server
   std::optional<int64_t> rendezvous_port;
   std::string bootstrap, network_interfaces, port_range;
-  double start_seconds = 0;  // to connect ranks that have all called hvd.init()
-  double init_seconds = 0;   // for a rank to call hvd.init() after another rank waits there
+  double start_seconds = 0;  // limit to connect ranks that have all called hvd.init()
+  double init_seconds = 0;   // limit for a rank to call hvd.init() after another rank waits there
   bool encrypts = false;
 
   // ---- transport of messages and tensors ----
@@ -72,7 +72,7 @@ struct WorkerSettings {
   std::string log_level;
   bool log_hides_time = false;
 
-  // The table of settings, for plugins. The functions below change a field and the table together.
+  // Returns the table of settings, for plugins. The functions below change a field and the table together.
   const Settings& table() const { return table_; }
   void set_start_seconds(double seconds);
   void set_init_seconds(double seconds);
@@ -87,7 +87,7 @@ struct WorkerSettings {
   Settings table_;
 };
 
-// This host's name in the plan, or else the machine's own name.
+// Returns this host's name in the plan, or else the machine's own name.
 std::string host_name(const WorkerSettings& settings);
 
 }  // namespace hvd::runtime

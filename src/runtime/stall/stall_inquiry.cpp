@@ -136,7 +136,7 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     if (answer && answer->states[index] != StallState::kMissing) continue;
     if (!answer && !is_member_(name.process_set, rank)) continue;
     if (!answer && !name.awaits(rank)) continue;
-    // Behind a silent rank, report only that rank: this rank may have submitted the work.
+    // If a silent rank blocks this answer, report only the silent rank: `rank` may have submitted the work.
     const int32_t hiding = answer ? -1 : hidden_by(rank);
     if (hiding >= 0 && is_member_(name.process_set, hiding)) continue;
     work.missing.push_back(rank);

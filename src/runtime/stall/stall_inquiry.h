@@ -1,6 +1,6 @@
 // The root's part of the stall inspector: makes a question to all ranks from their reports of pending
-// work, and a report of the stall from their answers. StallInspector owns and calls it, sends the
-// messages, and passes the current time. Pure. Lives on the root's progress thread.
+// work, and a report of the stall from their answers. StallInspector owns and calls StallInquiry,
+// sends the messages, and passes the current time. Pure. Lives on the root's progress thread.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ class StallInquiry {
   void waiting(int32_t from, const StallWaiting& waiting, Clock::time_point now);
   void answer(int32_t from, StallAnswer answer);
 
-  // The next time at which ask() or conclude() may return a value.
+  // Returns the next time at which ask() or conclude() may return a value.
   Clock::time_point alarm() const;
   // Returns the question to all ranks, if it is due.
   std::optional<StallAsk> ask(Clock::time_point now);
@@ -50,14 +50,14 @@ class StallInquiry {
     int32_t op = 0;
     Clock::time_point since{};
     Clock::time_point asked{};
-    Clock::time_point next{};  // not asked about before
+    Clock::time_point next{};  // earliest time of the next question
   };
   bool complete() const { return answers_left_ == 0; }
   std::optional<StallReport::Work> judge(size_t index, Clock::time_point now);
   void add_missing(StallReport* report) const;
   // `indices`: the positions of the report's work in the question.
   void add_waiting(const std::vector<size_t>& indices, StallReport* report) const;
-  // The silent rank that blocks the answer of this rank, or -1.
+  // Returns the silent rank that blocks the answer of `rank`, or -1.
   int32_t hidden_by(int32_t rank) const;
 
   const int32_t size_;

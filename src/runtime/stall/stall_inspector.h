@@ -1,7 +1,7 @@
 // Finds work that stays pending. Each rank reports its own pending work to the root. The root asks all
 // ranks for their state, and logs the missing ranks with host and activity, or ends the job. A rank
-// without pending work sets no timer and wakes only for the question. Runtime owns it; the runtime
-// core calls it as a service, with the progress lock held.
+// without pending work sets no timer and wakes only for the question. Runtime owns StallInspector;
+// the runtime core calls it as a service, with the progress lock held.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class StallInspector final : public Service {
 
   // Call it once, after all ranks have connected.
   void send_hello();
-  // The number of reports that this rank, the root, has made.
+  // Returns the number of reports that this rank, the root, has made.
   uint64_t reports() const { return reports_; }
 
   void receive(int32_t from, ByteView message) override;

@@ -1,5 +1,5 @@
-// Messages between the stall inspectors of a job, as bytes. StallInspector sends them over the
-// service bus. Decoding checks everything.
+// Messages between the stall inspectors of a job, as bytes. StallInspector sends the messages
+// over the service bus. Decoding checks everything.
 //
 //   hello    rank -> root   once: the rank's host and process, for reports about a rank that does not answer
 //   waiting  rank -> root   work of this rank has been pending for longer than the warning time

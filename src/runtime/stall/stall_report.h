@@ -1,4 +1,4 @@
-// Formats the report of a stall as lines of the log and as a line of JSON. StallInspector calls it.
+// Formats the report of a stall as lines of the log and as a line of JSON. StallInspector calls these functions.
 // Pure.
 #pragma once
 
@@ -46,11 +46,11 @@ struct StallReport {
   bool fatal() const;
 };
 
-// The record for the log, several lines. Tools recognise its beginning, which equals the original Horovod's.
+// Returns the record for the log, several lines. Tools recognise its beginning, which equals the original Horovod's.
 std::string text_of(const StallReport& report);
-// One line, without a newline.
+// Returns one line, without a newline.
 std::string json_of(const StallReport& report, double epoch_seconds);
-// The reason for the end of the job, as a sentence.
+// Returns the reason for the end of the job, as a sentence.
 Status cause_of(const StallReport& report);
 
 }  // namespace hvd::runtime

@@ -1,6 +1,6 @@
 // Reads the stack of this process's main thread from inside the process, without ptrace. The source is
 // an interpreter that writes its stack on a signal (hvd_offer_stack), or else the kernel's information
-// in /proc. The stall inspector calls it.
+// in /proc. The stall inspector calls these functions.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace hvd::runtime {
 
-// A signal that makes the receiving thread write its stack into a pipe, and `fd`, the pipe's read end.
-// Both belong to the interpreter until the process ends.
+// A signal that makes the receiving thread write its stack into a pipe, and `fd`, the pipe's read
+// end. Signal and pipe belong to the interpreter until the process ends.
 struct StackChannel {
   int signal = 0;  // 0: none
   int fd = -1;

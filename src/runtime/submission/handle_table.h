@@ -1,5 +1,5 @@
 // Maps handles to submissions. A handle is a slot's index and its incarnation, which detects stale
-// handles. Runtime owns it. Any thread.
+// handles. Runtime owns the table. Any thread.
 #pragma once
 
 #include <deque>
@@ -33,10 +33,10 @@ class HandleTable {
   bool release(hvd_handle handle, bool* in_use = nullptr);
   // Marks submissions as being on a stream.
   void go_on(std::span<Submission* const> submissions);
-  // Records that the user uses the result of a submission on a stream. Returns false if it is done.
+  // Records that the user uses the result of a submission on a stream. Returns false if the submission is done.
   bool use_early(Submission* submission, bool ends_process);
-  // Prevents further early use of results, because `newest` and all older submissions will fail. Returns the
-  // error of one whose result is in use and whose failure ends the process, or ok.
+  // Prevents further early use of results, because `newest` and all older submissions will fail.
+  // Returns the error of a submission whose result is in use and whose failure ends the process, or ok.
   Status fail_early(Submission* newest, const Status& cause);
   // Marks submissions as done, and frees the ones that the user has released. Returns the error of a
   // submission whose result is in use and whose failure ends the process, or ok.

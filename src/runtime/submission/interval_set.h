@@ -1,5 +1,5 @@
 // Address intervals in the order of their first addresses, each with the use of its memory. Visits
-// overlapping intervals in logarithmic time. MemoryTable owns it. Not thread-safe.
+// overlapping intervals in logarithmic time. MemoryTable owns the set. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class IntervalSet {
   };
 
   void insert(const Interval& interval);
-  // Removes the interval with this begin and use. Returns false if it does not exist.
+  // Removes the interval with this begin and use. Returns false if the interval does not exist.
   bool erase(uintptr_t begin, const MemoryUse* use);
   // Calls visit(interval) for each overlap with [begin, end), until it returns false. `visit` must not change the set.
   template <typename Visit>

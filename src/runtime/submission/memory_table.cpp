@@ -84,7 +84,7 @@ std::string MemoryTable::insert(Submission& submission, bool* is_in_flight) {
   return {};
 }
 
-// Returns the use in flight that forbids the use *refused of the tensor, or nullptr.
+// Adds a tensor's uses. Returns the use in flight that forbids one, and sets *refused to the forbidden use; or nullptr.
 const MemoryUse* MemoryTable::add(Submission& submission, uint32_t index, MemoryUse* refused) {
   Submission::Tensor& tensor = submission.tensors[index];
   if (is_written(submission, tensor)) {

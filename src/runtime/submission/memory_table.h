@@ -1,6 +1,6 @@
 // The memory that submissions in flight read and write. Refuses a submission whose output overlaps
 // memory in flight, or whose input overlaps an output. Host and device addresses share one table:
-// drivers give devices addresses that the host does not use. TensorTable owns it, under its lock.
+// drivers give devices addresses that the host does not use. TensorTable owns the table and guards it by a lock.
 //
 // A use stays in the table after its submission, until memory in flight overlaps it. A step that
 // uses the memory of the previous step in the same order needs no search.
@@ -26,8 +26,8 @@ struct MemoryUse {
 
 class MemoryTable {
  public:
-  // Adds the memory of a submission with a name, and returns an empty text. If some of it is in use, adds
-  // nothing and returns the reason. Sets *is_in_flight if another submission in flight uses it.
+  // Adds the memory of a submission with a name, and returns an empty text. If some of this memory is in use,
+  // adds nothing and returns the reason. Sets *is_in_flight if another submission in flight uses the memory.
   std::string insert(Submission& submission, bool* is_in_flight = nullptr);
   // Removes the memory of a submission that was added.
   void remove(Submission& submission);

@@ -1,5 +1,5 @@
 // The process sets of the job, equal on every rank: 0 is the set of all ranks. Reuses the ids of
-// removed unnamed sets, the oldest first. Runtime owns it. Any thread.
+// removed unnamed sets, the oldest first. Runtime owns the table. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace hvd::runtime {
 struct SetMembers {
   int32_t id = 0;
   uint32_t serial = 0;         // number of earlier sets; never reused
-  std::string name;            // empty, or distinguishes it from other sets of the same ranks
+  std::string name;            // empty, or distinguishes the set from other sets of the same ranks
   std::vector<int32_t> ranks;  // ascending
   int32_t index = -1;          // this rank's index in `ranks`; -1: not a member
 
   int32_t size() const { return static_cast<int32_t>(ranks.size()); }
-  // Index of another rank among the members; -1: not a member.
+  // Returns the index of another rank among the members; -1: not a member.
   int32_t index_of(int32_t rank) const;
 };
 

@@ -1,5 +1,5 @@
-// A user's request: its parameters, the addresses of its data, and its result. The submitting
-// thread fills it. The progress thread owns it until `done`; afterwards waiting threads read it.
+// A user's request: its parameters, the addresses of its data, and its result. The submitting thread
+// fills the Submission. The progress thread owns it until `done`; afterwards waiting threads read it.
 // HandleTable keeps and reuses the objects, so that steady traffic allocates no memory.
 #pragma once
 
@@ -46,15 +46,15 @@ struct Submission {
   struct Message {
     int32_t peer = HVD_ANY_RANK;  // the other rank; for a receive from any rank, set at the match
     int32_t tag = 0;
-    double timeout = 0;  // seconds to a match before it fails; 0: no limit
-    // Used by the progress thread.
+    double timeout = 0;  // seconds to a match before the message fails; 0: no limit
+    // The progress thread owns these fields.
     Clock::time_point expires = Clock::time_point::max();
     uint64_t order = 0;      // order among this rank's receives
-    uint64_t id = 0;         // id of the offer of its data; 0: not offered
+    uint64_t id = 0;         // id of the offer of the message; 0: not offered
     size_t moved = 0;        // bytes that this rank has sent or received
     size_t taken = 0;        // bytes of sent pieces that the receiver has consumed
     bool is_lent = false;    // the receiver copies the send's memory
-    uint32_t traced = 0;     // number of its transfer in the timeline
+    uint32_t traced = 0;     // number of the transfer in the timeline
     uint32_t traced_in = 0;  // the timeline of `traced`
     uint32_t traced_as = 0;
   };
@@ -62,7 +62,7 @@ struct Submission {
   // Fields of a group's call that its Request lacks.
   struct GroupCall {
     std::shared_ptr<const GroupMembers> members;  // null: not a call of a group
-    uint64_t number = 0;  // number among the group's calls, from 1; set at its start
+    uint64_t number = 0;  // number among the group's calls, from 1; set when the call starts
     int32_t op = 0;       // hvd_group_call.op; the request has the implementing operation
     int32_t tag = 0;
     const void* input = nullptr;
@@ -82,27 +82,27 @@ struct Submission {
   void* stream = nullptr;         // the framework's stream, if the request is on a device
   const char* program = nullptr;  // hvd_submission.program
   void* ready_event = nullptr;    // the inputs may be read after this event; nullptr: at once
-  bool keeps_tensors = false;     // the user keeps the tensors if they are `in_use`
+  bool keeps_tensors = false;     // the user keeps tensors that are `in_use`
   bool is_trial = false;          // HVD_TRIAL
   bool is_ordered = false;        // HVD_STREAM_ORDERED
   int32_t own_device = HVD_CPU;   // hvd_submission.device
   uint64_t bytes = 0;
   Name* name = nullptr;        // nullptr: a send, a receive or a call of a group
-  Submission* next = nullptr;  // in the submission queue
+  Submission* next = nullptr;  // next in the submission queue
 
-  // Used by the progress thread.
+  // The progress thread owns these fields.
   Submission* older = nullptr;  // next older unfinished submission
   Submission* newer = nullptr;
-  Clock::time_point since{};   // when it left the submission queue
+  Clock::time_point since{};   // when the submission left the submission queue
   uint32_t stall_reports = 0;  // the number of reports by the stall inspector
-  bool is_held = false;        // waits for its start
-  bool accepted = false;       // its process set has accepted it
+  bool is_held = false;        // the submission waits for its start
+  bool accepted = false;       // the process set has accepted the submission
   bool planned = false;
   uint32_t announced_id = 0;  // cache id in this rank's announcement; 0: announced in full
   uint32_t units_left = 0;
   uint32_t units_ahead = 0;  // parts that are not on a stream yet
   bool has_left = false;     // on a stream: name and memory are not in flight
-  std::string own_name;      // copy of the name for this case
+  std::string own_name;      // copy of the name if has_left
   void* event = nullptr;     // event of the stream; set before is_on_stream
   std::vector<Output> outputs;
   std::vector<int32_t> received_splits;
@@ -113,7 +113,7 @@ struct Submission {
 
   // False until the user calls hvd_start.
   std::atomic<bool> is_started{true};
-  // status, outputs and derived values may be read once this is true (acquire).
+  // status, outputs and derived values may be read once `done` is true (acquire).
   std::atomic<bool> done{false};
   // True if the submission is on its device's stream or done: outputs may be read then (acquire).
   std::atomic<bool> is_on_stream{false};

@@ -85,7 +85,7 @@ Status check_reduction(int32_t reduce_op, int32_t dtype, const Who& who) {
   return {};
 }
 
-// The bytes of this rank's rows of a reducescatter.
+// Returns the bytes of this rank's rows of a reducescatter.
 size_t bytes_of_rows(const TensorSpec& spec, const SetMembers& set) {
   if (spec.shape.empty()) return 0;
   const auto own =

@@ -1,5 +1,5 @@
-// Checks the arguments of hvd_submit and copies them into a Submission. Runtime calls it on the
-// submitting thread.
+// Checks the arguments of hvd_submit and copies them into a Submission. Runtime calls these
+// functions on the submitting thread.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // The names in flight on this rank, for each process set, and the memory of their tensors. A name in the
 // response cache keeps its entry between uses, so that a repeated step allocates nothing. If a step uses the
-// names in the order of the last step, the table finds each name without a look-up. Runtime owns it.
+// names in the order of the last step, the table finds each name without a look-up. Runtime owns the table.
 #pragma once
 
 #include <deque>
@@ -35,7 +35,7 @@ struct Name {
   Submission* announced = nullptr;
   std::deque<Submission*> waiting;  // after `announced`; only for names that may be in flight twice
   CacheEntry* cached = nullptr;
-  uint64_t step = 0;       // the training step of its last agreement
+  uint64_t step = 0;       // the training step of the name's last agreement
   uint32_t traced_in = 0;  // the timeline of `traced_as`
   uint32_t traced_as = 0;
 };
@@ -71,10 +71,10 @@ class TensorTable {
 
   void count(Name* name, Submission* submission) HVD_REQUIRES(mutex_);
 
-  Mutex mutex_;  // also guards the fields of Name marked so
+  Mutex mutex_;  // also guards fields of Name: see the comments there
   MemoryTable memory_ HVD_GUARDED_BY(mutex_);
   std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_ HVD_GUARDED_BY(mutex_);
-  // The kept names in the order of their last use, and the position of the next.
+  // The kept names in the order of their last use, and the position of the name that is expected next.
   std::vector<Name*> order_ HVD_GUARDED_BY(mutex_);
   size_t next_ HVD_GUARDED_BY(mutex_) = 0;
 };

@@ -1,6 +1,6 @@
 // Estimates the offset between the monotonic clocks of the root and of this rank, by round trips: the
 // shorter a round trip, the smaller the error. The error bound of an estimate grows with time, because
-// the clocks drift. Timeline owns it. Does no I/O.
+// the clocks drift. Timeline owns the estimate. Does no I/O.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The counters and the trace recorder, to which the runtime core and the executor report events.
-// RuntimeCore owns the recorder; the counters outlive it. Used with the progress lock held.
+// RuntimeCore owns the recorder; the counters outlive it. Callers hold the progress lock.
 #pragma once
 
 #include "base/metrics/rank_counters.h"

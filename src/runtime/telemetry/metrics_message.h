@@ -1,5 +1,5 @@
-// Messages between ranks for a request for the metrics of all ranks, as bytes. MetricsService sends them over the
-// service bus. Decoding checks everything.
+// Messages between ranks for a request for the metrics of all ranks, as bytes. MetricsService sends
+// the messages over the service bus. Decoding checks everything.
 //
 //   rank -> root  ask      a rank requests the metrics of all ranks
 //                 values   a rank's metrics

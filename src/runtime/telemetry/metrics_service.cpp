@@ -11,7 +11,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Time limits. If the reader's buffer is too small, it asks twice: two questions must take less than a second.
+// Time limits. A reader whose buffer is too small asks twice: two questions must take less than a second.
 constexpr std::chrono::milliseconds kCollectionTime{400};
 constexpr std::chrono::milliseconds kAnswerTime{450};
 

@@ -1,7 +1,7 @@
 // Answers a user's request for the metrics of this rank or of all ranks. For all ranks, the root asks every
 // rank, the helper threads answer, and the root sends the result to all ranks. The result lacks ranks that do
-// not answer in time. If the root does not answer, the result has only this rank. Observation owns it.
-// Used with the progress lock held.
+// not answer in time. If the root does not answer, the result has only this rank. Observation owns the service.
+// Callers hold the progress lock.
 #pragma once
 
 #include <functional>
@@ -56,7 +56,7 @@ class MetricsService final : public Service {
   std::map<uint32_t, Open> questions_;
   Clock::time_point alarm_ = Clock::time_point::max();
 
-  // Used by the root only: one collection at a time.
+  // Only the root uses these members: one collection at a time.
   uint32_t collection_ = 0;
   bool collecting_ = false;
   Clock::time_point collects_until_{};

@@ -1,6 +1,6 @@
 // The interface of a service of the job: timeline, stall inspector, metrics, autotuning, the order of
-// batches on devices. Its messages are sent along the combining tree, up to the root or down to all
-// ranks. They stay in order with plans and announcements on each link: a message that the root sends
+// batches on devices. The service's messages are sent along the combining tree, up to the root or down to all
+// ranks. These messages stay in order with plans and announcements on each link: a message that the root sends
 // before a plan arrives before this plan. The runtime core calls every function with the progress
 // lock held.
 #pragma once
@@ -28,12 +28,12 @@ class Service {
   // Receives a message of rank `from`: at the root, from RuntimeCore::to_root of any rank; at all ranks,
   // from RuntimeCore::to_all of the root. Must check the message, which may be malformed.
   virtual void receive(int32_t from, ByteView message) = 0;
-  // The time of the next call of on_alarm; max if never. The runtime core reads it at each step. A caller
-  // that moves it to an earlier time outside a step must notify Progress. A service must not wake a rank
+  // Returns the time of the next call of on_alarm; max if never. The runtime core reads the time at each step.
+  // A service that sets an earlier time outside a step must notify Progress. A service must not wake a rank
   // without pending work.
   virtual Clock::time_point alarm() const { return Clock::time_point::max(); }
   virtual void on_alarm(Clock::time_point) {}
-  // Called once, when the job is over for this rank. The service gets no further message.
+  // The runtime core calls on_end once, when the job is over for this rank. No further message follows.
   virtual void on_end(const Status& why) { static_cast<void>(why); }
 };
 

@@ -1,4 +1,4 @@
-// The functions of the runtime core and of the progress engine that a service uses. Observation sets them.
+// The functions of the runtime core and of the progress engine that a service uses. Observation sets the functions.
 #pragma once
 
 #include <functional>

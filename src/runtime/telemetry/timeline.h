@@ -1,6 +1,6 @@
-// The timeline of a job. Any rank may start and stop it for all ranks. Each rank records its events
+// The timeline of a job. Any rank may start and stop the timeline for all ranks. Each rank records its events
 // (trace_recorder); the root collects and writes them (trace_writer), on the root's clock. A rank
-// without events sends nothing. Observation owns it. Used with the progress lock held.
+// without events sends nothing. Observation owns the Timeline. Callers hold the progress lock.
 #pragma once
 
 #include <map>
@@ -26,9 +26,9 @@ struct TimelineOptions {
   std::string host;
 };
 
-constexpr char kStartedByProgram[] = "DYNAMIC";  // in place of a path
+constexpr char kStartedByProgram[] = "DYNAMIC";  // stands for a path
 
-// Returns the path for a generation of a job, so that it does not overwrite files of earlier ones:
+// Returns a separate path for each generation of a job, so that no generation overwrites an earlier file:
 // "trace.json" becomes "trace.generation-2.json".
 std::string timeline_path(const std::string& path, int32_t generation);
 
@@ -36,7 +36,7 @@ class Timeline final : public Service {
  public:
   Timeline(const TimelineOptions& options, TraceRecorder* recorder, ServiceLinks links);
 
-  // Start or stop the timeline. They answer the question when this rank records, or when the file is complete.
+  // Start or stop the timeline. start() answers the question when this rank records, stop() when the file is complete.
   void start(const std::string& path, bool mark_cycles, std::shared_ptr<Question> question);
   void stop(std::shared_ptr<Question> question);
   bool is_on() const { return recorder_->is_on(); }
@@ -90,7 +90,7 @@ class Timeline final : public Service {
   uint32_t next_ticket_ = 1;
   std::unordered_map<uint32_t, std::shared_ptr<Question>> questions_;
   Root root_;
-  std::vector<TraceSlot> taken_;  // kept for its memory
+  std::vector<TraceSlot> taken_;  // kept to reuse the memory
 };
 
 }  // namespace hvd::runtime

@@ -1,5 +1,5 @@
-// Messages between the timelines of the ranks, as bytes. Timeline sends them over the service bus. Decoding checks
-// everything.
+// Messages between the timelines of the ranks, as bytes. Timeline sends the messages over the
+// service bus. Decoding checks everything.
 //
 //   rank -> root  start    a rank requests a timeline: a path on the root's host, with or without cycle marks
 //                 stop     a rank requests the end of the timeline

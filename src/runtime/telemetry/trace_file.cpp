@@ -93,7 +93,7 @@ Status TraceFile::flush() {
 // Moves the closing bracket from this page to the start of the next page.
 Status TraceFile::cross() {
   HVD_RETURN_IF_ERROR(flush());
-  // First move it to the last byte of this page.
+  // First move the bracket to the last byte of this page.
   page_[kPage - 1] = ']';
   const Status moved = write(base_ + written_, {page_.data() + written_, kPage - written_});
   page_.fill(' ');

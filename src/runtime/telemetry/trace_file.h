@@ -1,5 +1,5 @@
 // The timeline's file: a JSON array that is valid at any time, even after SIGKILL, which may interrupt a
-// write of several pages between two pages. TraceWriter owns it. One thread.
+// write of several pages between two pages. TraceWriter owns the file. One thread.
 //
 // The file grows by pages of spaces after the closing bracket. Events replace the bracket within one
 // page, by one write, which is atomic. A store of two bytes into the mapped file moves the bracket to

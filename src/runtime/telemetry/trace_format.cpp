@@ -333,7 +333,7 @@ void TraceFormat::done(int32_t number, uint32_t batch) {
   ranks_[number].running.erase(batch);
 }
 
-// Marks a cycle. Marks of the root are global in the trace, as in the original's.
+// Marks a cycle. Marks of the root are global in the trace, as in the original Horovod's.
 void TraceFormat::cycle(int32_t number) {
   head("i", "CYCLE_START");
   tail(number, 0);

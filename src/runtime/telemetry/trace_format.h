@@ -1,6 +1,6 @@
-// Converts the recorded events of ranks to a Chrome trace, with a process for each tensor, a thread in it for each
-// rank, and times of the root's clock. Events stay nested even if some were lost. Checks its input. TraceWriter owns
-// it, on its own thread. Plain data without I/O.
+// Converts the recorded events of ranks to a Chrome trace: a process for each tensor, with a thread for
+// each rank, and times of the root's clock. Events stay nested even if some were lost. Checks its input.
+// TraceWriter owns TraceFormat, on a separate thread. Plain data without I/O.
 //
 //   B NEGOTIATE_ALLREDUCE, X <rank>, E, B ALLREDUCE, B SHM_ALLREDUCE, E, E {dtype, shape}
 //   in the thread <ranks + rank>, for its device: X NCCL_ALLREDUCE
@@ -49,7 +49,7 @@ class TraceFormat {
     // Threads with a name in the trace: those of the ranks, and those of their devices.
     std::vector<bool> named;
   };
-  // A tensor that a rank's number means. The number of a group means several.
+  // A tensor that a rank's number means. The number of a group means several tensors.
   struct Part {
     uint32_t tensor = 0;  // index in tensors_; the pid in the trace is index + 1
     uint8_t dtype = 0;
@@ -111,7 +111,7 @@ class TraceFormat {
   std::unordered_map<std::string, uint32_t> tensor_by_name_;
   std::unordered_map<int32_t, Rank> ranks_;
   double now_ = 0;    // time of the event that is being written, in microseconds
-  std::string text_;  // text of that event
+  std::string text_;  // text of the event that is being written
 };
 
 }  // namespace hvd::runtime

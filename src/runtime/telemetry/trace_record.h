@@ -1,6 +1,6 @@
 // Records of a rank for a running timeline: slots of 16 bytes in the order of time, as they are sent to
-// the root. A record is a slot, or a slot and the bytes that follow it. Values only; readers must check
-// them.
+// the root. A record is a slot, or a slot and the bytes that follow it. Values only; readers must
+// check the values.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ constexpr size_t kLongestTraceName = 512;
 void encode(const TraceName& name, ByteWriter& out);
 Status decode(ByteView bytes, TraceName* name);
 
-// Number of slots for the bytes after a kName or kWord.
+// Returns the number of slots for the bytes after a kName or kWord.
 constexpr size_t slots_of(size_t bytes) {
   return (bytes + sizeof(TraceSlot) - 1) / sizeof(TraceSlot);
 }

@@ -1,6 +1,6 @@
 // Records the events of this rank while a timeline runs, in memory of fixed size. Counts and drops
-// events when the memory is full. Without a timeline each call is one branch. Instruments owns it.
-// Used with the progress lock held.
+// events when the memory is full. Without a timeline each call is one branch. Instruments owns the recorder.
+// Callers hold the progress lock.
 #pragma once
 
 #include <array>
@@ -26,11 +26,11 @@ class TraceRecorder {
 
   // Moves the recorded slots to `slots`, and reuses the memory of `slots`.
   void take(std::vector<TraceSlot>* slots);
-  // Number of events lost since the start.
+  // Returns the number of events lost since the start.
   uint64_t dropped() const { return dropped_; }
   bool empty() const { return slots_.empty(); }
   bool is_filling() const { return slots_.size() >= kSlots / 4; }
-  // The time of the first event that was not taken yet.
+  // Returns the time of the first event that was not taken yet.
   Clock::time_point since() const { return since_; }
 
   void negotiate(const Submission& submission) {

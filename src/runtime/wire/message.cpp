@@ -74,7 +74,7 @@ Status get_item(ByteReader& in, PlanItem* item) {
   return {};
 }
 
-// Eager data is the end of a message. The gap before it contains zeros.
+// Eager data is the end of a message. The gap before the data contains zeros.
 constexpr size_t kAlignment = 16;
 
 size_t gap_at(size_t position) { return (kAlignment - position % kAlignment) % kAlignment; }

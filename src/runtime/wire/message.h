@@ -55,11 +55,11 @@ struct Variant {
   bool operator==(const Variant&) const = default;
 };
 
-// A name in full: the requests of a subtree's ranks for it.
+// A name in full: the requests of a subtree's ranks for this name.
 struct Proposal {
   std::string name;
-  uint32_t askers = 1;            // ranks with a request; the others have joined
-  std::vector<Variant> variants;  // one if all agree; else two of the lowest ranks
+  uint32_t askers = 1;            // ranks with a request; the other ranks have joined
+  std::vector<Variant> variants;  // one if all ranks agree; else those of two ranks
   std::vector<RankRows> rows;     // rows of every rank of the subtree, if the operation has rows
   bool operator==(const Proposal&) const = default;
 };

@@ -14,7 +14,7 @@ namespace hvd::runtime {
 
 // Internal operations of the runtime, in addition to hvd_op_kind: every rank registers process sets
 // in the same order.
-constexpr int32_t kAddProcessSets = 64;    // splits: the size of each set and its ranks
+constexpr int32_t kAddProcessSets = 64;    // splits: the size and the ranks of each set
 constexpr int32_t kRemoveProcessSet = 65;  // root: the set's id
 // Adds or removes a named set, which only its members announce. `splits`: as for kAddProcessSets, for one set.
 constexpr int32_t kAddNamedSet = 66;
@@ -36,7 +36,7 @@ struct TensorSpec {
     for (const int64_t extent : shape) product *= extent;
     return product;
   }
-  // Elements of one row of dimension 0.
+  // Returns the number of elements of one row of dimension 0.
   int64_t row() const {
     int64_t product = 1;
     for (size_t i = 1; i < shape.size(); ++i) product *= shape[i];
@@ -87,7 +87,7 @@ std::string message_text(int32_t op, int32_t peer, int32_t tag);
 // put_set() adds one process set to a kAddProcessSets request; sets_of() returns all sets of a request.
 void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);
-// The ranks that announce a request for a named set, ascending.
+// Returns the ranks that announce a request for a named set, ascending.
 std::span<const int32_t> announcers_of(const Request& request);
 // Returns, for example, "[2, 3]".
 std::string list_text(std::span<const int64_t> numbers);
