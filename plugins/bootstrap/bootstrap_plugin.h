@@ -13,7 +13,7 @@
 
 namespace hvd::bootstrap {
 
-// The time after which a rank that waits for other ranks names the missing ones.
+// Returns the time after which a rank that waits for other ranks names the missing ones.
 inline double quiet_seconds(double timeout_seconds) { return std::min(60.0, timeout_seconds / 2); }
 
 // Writes one line to this process's log, as a warning.
@@ -27,9 +27,9 @@ class Source {
   // Sets *identity. Members that the launcher does not provide stay -1.
   virtual Status identity(hvd_identity* identity) = 0;
   virtual Status put(std::string_view key, ByteView value) = 0;
-  // The runtime calls it after a fence.
+  // The runtime calls get() after a fence.
   virtual Result<Bytes> get(std::string_view key, double timeout_seconds) = 0;
-  // The runtime calls it without a fence, in plugins with kGetsFromRanks.
+  // The runtime calls get_from() without a fence, in plugins with kGetsFromRanks.
   virtual Result<Bytes> get_from(int32_t, std::string_view, double) {
     return unimplemented("all ranks must start");
   }

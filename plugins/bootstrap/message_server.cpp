@@ -68,7 +68,7 @@ Result<std::string> read_message(std::span<const net::SocketAddress> addresses) 
   HVD_ASSIGN_OR_RETURN(
       net::BlockingStream stream,
       net::BlockingStream::connect(addresses, Deadline::after_seconds(kConnectSeconds)));
-  const net::PeerUser server = net::peer_user(stream.fd());  // no uid after it closed TCP
+  const net::PeerUser server = net::peer_user(stream.fd());  // no uid if the server has closed TCP
   if (server.uid && !server.is_own_or_elsewhere()) return unavailable(server.refusal());
   std::string message;
   const Deadline deadline = Deadline::after_seconds(kReadSeconds);

@@ -33,12 +33,12 @@ struct Handles {
   MPI_Errhandler errors_return{};
   MPI_Info no_info{};
 };
-// kNotFound if the library has another ABI.
+// Returns kNotFound if the library has another ABI.
 Result<Handles> find_handles(const SharedLibrary& library);
 
 struct MpiApi {
   Handles handles;
-  std::string library;  // its path
+  std::string library;  // path of the library
 
   decltype(&MPI_Initialized) initialized;
   decltype(&MPI_Finalized) finalized;

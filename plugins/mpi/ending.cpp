@@ -50,8 +50,8 @@ bool pass(int from, int to) {
   return size > 0 && ::send(to, text, static_cast<size_t>(size), MSG_NOSIGNAL) == size;
 }
 
-// A proxy between MPI_Finalize and hydra's server. It can send this rank's barrier message to the server
-// in place of MPI_Finalize. The reply comes when all ranks have sent their messages, maybe after hours.
+// A proxy between MPI_Finalize and hydra's server. The proxy can send this rank's barrier message to the
+// server in place of MPI_Finalize. The reply comes when all ranks have sent their messages, maybe after hours.
 class FinalizeProxy {
  public:
   // `fd`: the server's descriptor for MPI_Finalize, which has not been called yet.
@@ -84,7 +84,7 @@ class FinalizeProxy {
       pollfd both[] = {{server_.get(), POLLIN, 0}, {has_come ? -1 : own_.get(), POLLIN, 0}};
       if (::poll(both, 2, -1) < 0) continue;
       char text[64];
-      if (both[1].revents != 0) {  // from MPI_Finalize: drop it, the server has one already
+      if (both[1].revents != 0) {  // drop MPI_Finalize's message: the server has one
         if (::read(own_.get(), text, sizeof text) <= 0) return false;
         has_come = true;
       }
@@ -117,7 +117,7 @@ class FinalizeProxy {
 };
 
 // An MPICH rank that has closed its connections sleeps until all ranks have closed theirs, and does not poll.
-// A rank whose connection to it was incomplete then waits forever: seen over TCP with MPICH 4.0
+// A rank whose connection to the sleeping rank was incomplete then waits forever: seen over TCP with MPICH 4.0
 // and UCX 1.13, also in programs without Horovod. watch() then ends the process without MPI_Finalize.
 void watch(pthread_t ending, const std::atomic<bool>& has_ended, const FinalizeProxy& proxy,
            int status, std::chrono::milliseconds usual) {

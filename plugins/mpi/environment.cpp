@@ -40,7 +40,7 @@ struct MpiLauncher {
   const char* sign = nullptr;
 };
 
-// The launcher that started this process, according to its variables.
+// Returns the launcher that started this process, according to its variables.
 MpiLauncher launcher() {
   for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
     if (is_set(sign)) return {"Open MPI", sign};

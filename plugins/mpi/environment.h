@@ -8,13 +8,13 @@
 
 namespace hvd::mpi {
 
-// The value of HOROVOD_MPI_LIBRARY, or empty.
+// Returns the value of HOROVOD_MPI_LIBRARY, or empty.
 std::string wanted_library();
 
 // Returns whether an MPI launcher has started several processes, according to its variables.
 bool launcher_has_several();
 
-// The reason, if known, why the ranks of one job might not share one MPI_COMM_WORLD. Call this
+// Returns the reason, if known, why the ranks of one job might not share one MPI_COMM_WORLD. Call this
 // before MPI starts: without a launcher, Open MPI sets the launcher's variables itself.
 std::string why_apart();
 

@@ -52,14 +52,14 @@ constexpr const char* kYes = "yes";
 
 bool is_flag(const char* value) { return value != nullptr && *value != '\0' && *value != '0'; }
 
-// The identity of this machine. With HOROVOD_TEST_MACHINE a test simulates several machines.
+// Returns the identity of this machine. With HOROVOD_TEST_MACHINE a test simulates several machines.
 std::string machine(const hvd_plugin_host& host) {
   const char* part = host.setting(host.host, "HOROVOD_TEST_MACHINE");
   auto identity = machine_identity();
   return cat(identity.ok() ? *identity : "", part == nullptr ? "" : part);
 }
 
-// The error for ranks of the job that are not ranks of one MPI.
+// Returns the error for ranks of the job that are not ranks of one MPI.
 Status apart(const MpiJob& job, int world_size, int job_size, const std::string& why,
              const char* setting) {
   return failed_precondition(

@@ -17,7 +17,7 @@ namespace {
 
 using hvd::mpi::MpiApi;
 
-constexpr double kInitSeconds = 600;  // if HOROVOD_INIT_TIMEOUT is not set
+constexpr double kInitSeconds = 600;  // time limit if HOROVOD_INIT_TIMEOUT is not set
 constexpr uint64_t kLongest = 1 << 20;
 
 std::string setting(const hvd_plugin_host& host, const char* variable) {

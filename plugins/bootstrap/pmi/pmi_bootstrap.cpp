@@ -26,12 +26,12 @@ namespace {
 
 constexpr int kAnswerMs = 1000;
 
-// The goodbye message to a PMI server. If a connection ends without it, hydra assumes a crash and kills
+// The goodbye message to a PMI server. If a connection ends without this message, hydra assumes a crash and kills
 // the other ranks.
 struct Goodbye {
   int fd = -1;
   ino_t socket = 0;
-  pid_t process = 0;  // not its forked children
+  pid_t process = 0;  // only this process sends, not its forked children
 
   Goodbye() = default;
   Goodbye(const Goodbye&) = delete;
@@ -72,8 +72,8 @@ Result<int64_t> number_of(const char* variable) {
   return *number;
 }
 
-// Checks that the descriptor is the server's socket. A rank closes it for its child programs, and many
-// wrapper scripts close all descriptors: another file may have its number.
+// Checks that the descriptor is the server's socket. A rank closes this socket for its child programs,
+// and many wrapper scripts close all descriptors: another file may have the socket's number.
 Status check_inherited(int fd, int64_t rank) {
   struct stat info {};
   if (::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode)) return {};
@@ -90,8 +90,8 @@ class Pmi final : public Source {
   Pmi(int fd, int32_t rank, int32_t size, const hvd_plugin_host& host)
       : fd_(fd), rank_(rank), size_(size), host_(host) {}
 
-  // Slurm's server accepts one init per process. The descriptor's close-on-exec flag records that it was
-  // sent, and closes the descriptor for child programs, which must not send there.
+  // Slurm's server accepts one init per process. The descriptor's close-on-exec flag records that
+  // init was sent, and closes the descriptor for child programs, which must not send there.
   Status begin() {
     const int flags = ::fcntl(fd_, F_GETFD);
     if (flags < 0) return system_error(cat("PMI_FD is ", fd_), errno);
@@ -150,7 +150,7 @@ class Pmi final : public Source {
     return from_hex(text);
   }
 
-  // Each waiting rank reports this, since a PMI-1 server does not name missing ranks.
+  // Each waiting rank reports its wait, since a PMI-1 server does not name missing ranks.
   Status fence(double timeout_seconds) override {
     const Deadline deadline = Deadline::after_seconds(timeout_seconds);
     const double quiet = quiet_seconds(timeout_seconds);
@@ -214,7 +214,7 @@ class Pmi final : public Source {
     }
   }
 
-  // Reads one line. The server sends nothing after it until the next request.
+  // Reads one line. The server sends nothing after this line until the next request.
   Result<std::string> read_line(Deadline deadline) {
     std::string line;
     char byte = 0;

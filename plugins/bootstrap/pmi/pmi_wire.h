@@ -1,5 +1,5 @@
 // Parses and checks lines of PMI-1, for example "cmd=put kvsname=K key=X value=Y". MPICH's hydra and
-// Slurm's mpi/pmi2 use them on a descriptor; pmi_bootstrap.cpp sends and reads them. Pure.
+// Slurm's mpi/pmi2 use such lines on a descriptor; pmi_bootstrap.cpp sends and reads the lines. Pure.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace hvd::bootstrap {
 
 using PmiFields = std::map<std::string, std::string, std::less<>>;
 
-// The fields of one line, without its newline. A value ends before the next NAME=, so that a
+// Returns the fields of one line, without its newline. A value ends before the next NAME=, so that a
 // message may have blanks.
 Result<PmiFields> parse_pmi(std::string_view line);
 

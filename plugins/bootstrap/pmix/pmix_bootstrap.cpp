@@ -1,6 +1,6 @@
 // Takes the identity of a rank that a PMIx server started: srun --mpi=pmix, Open MPI's mpirun,
-// prrte. The plugin opens libpmix at run time, and returns an error if it is missing. It uses only
-// the types of libpmix's headers, which are equal in PMIx 3, 4 and 5.
+// prrte. The plugin opens libpmix at run time, and returns an error if libpmix is missing. The
+// plugin uses only the types of libpmix's headers, which are equal in PMIx 3, 4 and 5.
 #include <pmix.h>
 #include <pmix_version.h>
 #include <sys/stat.h>
@@ -78,7 +78,7 @@ struct PmixLibrary {
   }
 };
 
-// Copies a key. It always fits, because the plugin's own keys are short.
+// Copies a key. The key always fits, because the plugin's own keys are short.
 void set_key(pmix_key_t to, std::string_view key) {
   std::memset(to, 0, sizeof(pmix_key_t));
   std::memcpy(to, key.data(), std::min(key.size(), sizeof(pmix_key_t) - 1));
@@ -96,7 +96,7 @@ pmix_info_t timeout_info(double seconds) {
   return info;
 }
 
-// A fence of all ranks. PMIx may complete it after this rank has timed out, so end() owns a reference.
+// A fence of all ranks. PMIx may complete the fence after this rank has timed out, so end() owns a reference.
 struct Fence {
   pmix_proc_t all;
   pmix_info_t infos[2];
@@ -189,7 +189,7 @@ class Pmix final : public Source {
     return value_of(0, key, timeout_seconds);
   }
 
-  // Needs no fence of some ranks: after one, Slurm's servers report only its first rank to other hosts.
+  // Uses no fence of some ranks: after such a fence, Slurm's servers report only its first rank to other hosts.
   Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
     const double limit = within_limits(timeout_seconds);
     const double quiet = quiet_seconds(limit);
@@ -282,7 +282,7 @@ class Pmix final : public Source {
     return bytes;
   }
 
-  // The first line of a sealed message, which identifies this step and this key.
+  // Returns the first line of a sealed message, which identifies this step and this key.
   std::string heading(std::string_view key) const { return cat(self_.nspace, " ", key, "\n"); }
 
   pmix_proc_t proc(pmix_rank_t rank) const {
@@ -297,7 +297,7 @@ class Pmix final : public Source {
     return code == PMIX_ERR_TIMEOUT ? deadline_exceeded(message) : unavailable(message);
   }
 
-  // The ranks that have not put this key, for example "rank 2 on host b has"; empty if unknown. With
+  // Returns the ranks that have not put this key, for example "rank 2 on host b has"; empty if unknown. With
   // `is_first`, also empty if a lower rank has put the key, since that rank reports the same.
   std::string missing_ranks(const std::string& key, bool is_first) const {
     const auto size = number(proc(PMIX_RANK_WILDCARD), PMIX_JOB_SIZE);

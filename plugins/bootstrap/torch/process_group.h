@@ -18,7 +18,7 @@ struct ProcessGroup {
   std::string run;                           // TORCHELASTIC_RUN_ID, or empty
 
   bool has_one_host() const { return local_size == size; }
-  // Text that differs between concurrent process groups.
+  // Returns text that differs between concurrent process groups.
   std::string name() const;
 };
 

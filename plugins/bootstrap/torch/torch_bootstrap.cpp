@@ -1,6 +1,6 @@
-// Takes the identity of a rank from the variables of torchrun, accelerate and DeepSpeed, which give
-// their processes MASTER_ADDR and MASTER_PORT for a TCPStore of torch.distributed. Rank 0 listens next
-// to it: on one host at an abstract Unix socket, for processes of this user only; otherwise at a port
+// Takes the identity of a rank from the variables of torchrun, accelerate and DeepSpeed. These launchers
+// also set MASTER_ADDR and MASTER_PORT, for a TCPStore of torch.distributed. Rank 0 listens separately:
+// on one host at an abstract Unix socket, for processes of this user only; otherwise at a port
 // derived from the variables, where its message is unencrypted, like those of torch.distributed.
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"

@@ -34,7 +34,7 @@ class MessageChannel {
   Status send(Kind kind, int32_t to, ByteView message);
   // Passes received messages to the owner and advances sends. Returns true if any message moved.
   Result<bool> poll(const Receiver& receiver);
-  // True if a send is incomplete, which only poll() advances, or a message waits to be received.
+  // Returns true if a send is incomplete, which only poll() advances, or a message waits to be received.
   bool has_work() const { return !sent_.empty() || !own_.empty() || receiving_ > 0; }
   // Polls until all sends are complete; returns false if the deadline passed first.
   bool flush(Deadline deadline);
@@ -56,7 +56,7 @@ class MessageChannel {
   // MPI keeps the addresses of messages, so they must not move.
   std::deque<std::unique_ptr<PendingMessage>> sent_;
   std::vector<std::deque<std::unique_ptr<PendingMessage>>> arrivals_;  // by rank, in order
-  std::deque<Bytes> own_;                                              // to this rank
+  std::deque<Bytes> own_;                                              // messages to this rank
   size_t receiving_ = 0;
 };
 

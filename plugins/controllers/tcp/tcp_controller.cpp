@@ -106,7 +106,7 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
   HVD_ASSIGN_OR_RETURN(const auto interfaces,
                        net::InterfaceChoice::parse(setting(host, "HOROVOD_NETWORK_INTERFACES")));
   HVD_ASSIGN_OR_RETURN(const double link_seconds, link_seconds_of(host));
-  // The last two are not settings: tests that simulate several machines on one host set them.
+  // No user sets the last two variables: tests that simulate several machines on one host set them.
   return MeshOptions{
       .rank = config.rank,
       .size = config.size,

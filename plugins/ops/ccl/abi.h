@@ -32,7 +32,7 @@ struct String {
 };
 
 // oneCCL returns these types through a hidden pointer, because they have destructors in its headers.
-// Therefore they have destructors here too. A function of the library releases their memory.
+// Therefore the types have destructors here too. A function of the library releases their memory.
 struct Version {
   unsigned major, minor, update;
   const char *status, *date, *full;

@@ -1,5 +1,5 @@
 // One batch that runs through oneCCL. Owns the memory of the batch, because oneCCL may still write to
-// it after a job has abandoned the batch. The backend's LibraryThread calls it. Exceptions of oneCCL
+// it after a job has abandoned the batch. The backend's LibraryThread calls CclBatch. Exceptions of oneCCL
 // pass through.
 #pragma once
 
@@ -19,8 +19,8 @@ struct Members {
   abi::Communicator* communicator = nullptr;
 };
 
-// Returns whether oneCCL can run the batch, equal on all members. It runs only batches in HVD_CPU memory, without
-// floating-point minima and maxima. `has_halves`: the processors of all ranks can add float16 and bfloat16.
+// Returns whether oneCCL can run the batch, equal on all members. oneCCL runs only batches in HVD_CPU memory,
+// without floating-point minima and maxima. `has_halves`: the processors of all ranks can add float16 and bfloat16.
 bool can_run(const hvd_batch& batch, bool has_halves);
 
 class CclBatch : public QueuedBatch {

@@ -8,7 +8,7 @@ namespace hvd::ops::ccl {
 
 namespace {
 
-// Time limit of one request to the store. It is short, because oneCCL also requests keys that may never exist.
+// Time limit of one request to the store, short because oneCCL also requests keys that may never exist.
 constexpr double kSlice = 0.05;
 constexpr size_t kRecord = 4096;
 

@@ -18,8 +18,8 @@
 
 namespace hvd::ops::ccl {
 
-// Implements oneCCL's key-value store over the job's store. Each communicator of two or more ranks owns
-// one; oneCCL calls it. Any thread may close it.
+// Implements oneCCL's key-value store over the job's store. Each communicator of two or more ranks
+// owns a CclStore; oneCCL calls it. Any thread may close the CclStore.
 class CclStore : public abi::KvsInterface {
  public:
   // `prefix`: prefix of its keys, equal on all members and different for each communicator.
@@ -35,7 +35,7 @@ class CclStore : public abi::KvsInterface {
   void set(const abi::String& key, const std::vector<char>& data) override;
   int get_id() override { return id_; }
 
-  // Called when all members are connected. Afterwards get and set do nothing: oneCCL's keys stay in the store.
+  // Call it once all members are connected. Afterwards get and set do nothing: oneCCL's keys stay in the store.
   void leave_as_is() { done_.store(true); }
   void close() { closed_.store(true); }
 
@@ -85,8 +85,8 @@ class CclThread : public LibraryThread {
   Status destroy(CclGroup& group);
 
   const CclApi api_;    // a copy: a thread that hangs in the library may outlive the backend
-  BufferPool buffers_;  // used by that thread only
-  std::list<std::shared_ptr<CclGroup>> made_;  // used by that thread only
+  BufferPool buffers_;  // used by CclThread only
+  std::list<std::shared_ptr<CclGroup>> made_;  // used by CclThread only
 
   Mutex mutex_;
   std::weak_ptr<CclGroup> making_ HVD_GUARDED_BY(mutex_);

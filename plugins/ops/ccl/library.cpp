@@ -20,7 +20,7 @@ constexpr char kFabricVariable[] = "CCL_OFI_LIBRARY_PATH";
 constexpr char kThreadsVariable[] = "CCL_WORKER_OFFLOAD";
 constexpr size_t kSentence = 500;
 
-// The name for the dynamic linker, then the paths in Intel's folder and in those of pip and conda.
+// Returns the name for the dynamic linker, then the paths in Intel's folder and in those of pip and conda.
 std::vector<std::string> candidates() {
   std::vector<std::string> names{kName};
   for (const char* variable : {"CCL_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX"}) {

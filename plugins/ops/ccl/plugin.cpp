@@ -13,7 +13,7 @@ namespace hvd::ops::ccl {
 namespace {
 
 constexpr char kHalves[] = "halves";
-// Above the score of the built-in operations: this backend is loaded only if it was selected explicitly.
+// A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.
 constexpr int32_t kScore = 200;
 
 class CclBackend : public Backend {

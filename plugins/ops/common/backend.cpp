@@ -90,7 +90,7 @@ bool Backend::note_streams(Set& set) {
   return moved;
 }
 
-// Batches on devices end when the runtime aborts them. Before, it sends the failure to the other ranks.
+// For batches on devices, only reports the failure: the runtime sends it to the other ranks, then aborts the batches.
 void Backend::fail() {
   for (auto& [id, set] : sets_) {
     for (const Entry& entry : set->entries) {

@@ -1,5 +1,5 @@
 // The base class of a backend, an op plugin over a third-party library. Owns the communicators, and the
-// queue of batches of each process set. The runtime calls it through OpRecord, on the progress thread.
+// queue of batches of each process set. The runtime calls the backend through OpRecord, on the progress thread.
 #pragma once
 
 #include <deque>
@@ -30,7 +30,7 @@ class RunningBatch {
   // Returns whether the library may still use the tensors of a failed batch. True only if the batch
   // allows this (hvd_batch.keeps_tensors).
   virtual bool uses_tensors() const { return false; }
-  // The event of a batch on a stream (hvd_batch.on_stream); nullptr if the batch is not on a stream yet.
+  // Returns the event of a batch on a stream (hvd_batch.on_stream); nullptr if the batch is not on a stream yet.
   virtual void* event() const { return nullptr; }
   // Called after poll() has returned success. Returns nullopt if the times are unknown.
   virtual std::optional<DeviceTimes> times() const { return {}; }
@@ -59,7 +59,7 @@ class Backend {
   virtual int32_t supports(const hvd_batch& batch) = 0;
   virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(
       const ProcessSetDescriptor& set) = 0;
-  // Called after abort() of all communicators.
+  // The Backend calls on_abort() after abort() of all communicators.
   virtual void on_abort() {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }
 
@@ -71,7 +71,7 @@ class Backend {
   bool may_sleep();
 
  protected:
-  // Derived destructors must call it first: communicators use members that these destructors destroy.
+  // Derived destructors must call drop_all() first: communicators use members that these destructors destroy.
   void drop_all() {
     sets_.drop_all();
     lost_.clear();
@@ -97,7 +97,7 @@ class Backend {
   Incarnations incarnations_;
   std::vector<std::shared_ptr<RunningBatch>> lost_;
   Status failure_;
-  bool is_reported_ = false;  // to the runtime, which aborts
+  bool is_reported_ = false;  // the runtime knows the failure, and aborts
 };
 
 template <typename Plugin>

@@ -20,7 +20,7 @@ std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t inde
 void scale(void* result, const void* input, int32_t dtype, int64_t count,
            const collectives::Scale& by);
 
-// The type in which the library adds the elements of a batch: float32 for an average of float16, whose sum may
+// Returns the type in which the library adds the elements of a batch: float32 for an average of float16, whose sum may
 // overflow although the average does not; otherwise the type of the batch.
 hvd_dtype sum_dtype(const hvd_batch& batch);
 
@@ -33,7 +33,7 @@ void unpack_reduce(const hvd_batch& batch, const std::byte* buffer);
 // For a reducescatter: packs member 0's slices of all tensors, then member 1's, ...
 void pack_scatter(const hvd_batch& batch, int32_t size, std::byte* buffer);
 void unpack_scatter(const hvd_batch& batch, int32_t index, int32_t size, const std::byte* buffer);
-// The number of elements that each member keeps.
+// Returns the number of elements that each member keeps.
 std::vector<int64_t> scatter_counts(const hvd_batch& batch, int32_t size);
 
 // For an allgather: packs this member's inputs of all tensors into one piece. unpack_gather reads the
@@ -45,11 +45,11 @@ std::vector<int64_t> gather_counts(const hvd_batch& batch, int32_t size);
 // the inputs.
 void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer);
 
-// The number of elements of all tensors.
+// Returns the number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
-// True for a single tensor with both input and output in the type of the sum, which needs no buffer.
+// Returns true for a single tensor with both input and output in the type of the sum, which needs no buffer.
 bool is_direct(const hvd_batch& batch);
-// True for a batch in HVD_CPU memory whose reduction is defined for its type.
+// Returns true for a batch in HVD_CPU memory whose reduction is defined for its type.
 bool is_known(const hvd_batch& batch);
 
 }  // namespace hvd::ops

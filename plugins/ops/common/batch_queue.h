@@ -55,7 +55,7 @@ class BatchQueue {
                status.ok() ? nullptr : status.message().c_str());
   }
 
-  // True if no set has a batch.
+  // Returns true if no set has a batch.
   bool is_idle() const { return size_ == 0; }
   // Iterate over pairs of an id and a unique_ptr<Set>.
   auto begin() { return sets_.begin(); }

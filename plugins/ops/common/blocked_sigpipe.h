@@ -1,6 +1,6 @@
 // Blocks SIGPIPE in the current thread, and in threads started by it, during its lifetime. A library
 // may write to the connection of a member that has ended: the write then fails with EPIPE, and the
-// signal does not end the process. LibraryThread uses it, and Gloo's device when it opens.
+// signal does not end the process. LibraryThread uses this class, and so does the code that opens Gloo's device.
 #pragma once
 
 #include <signal.h>

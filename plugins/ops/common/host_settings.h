@@ -1,4 +1,4 @@
-// Reads settings of the job through the plugin host. Backends call it when they start.
+// Reads settings of the job through the plugin host. Backends call these functions when they start.
 #pragma once
 
 #include "base/text.h"
@@ -11,7 +11,7 @@ inline double number_of(const hvd_plugin_host& host, const char* variable, doubl
   return set == nullptr ? otherwise : parse_double(set).value_or(otherwise);
 }
 
-// The time in seconds that ranks wait for each other before the first batch of a process set.
+// Returns the time in seconds that ranks wait for each other before the first batch of a process set.
 inline double start_seconds(const hvd_plugin_host& host) {
   return number_of(host, "HOROVOD_START_TIMEOUT", 600);
 }

@@ -1,7 +1,7 @@
 // The thread on which a backend calls a library that blocks, or that must be called from one thread.
 // Runs calls in the order in which they were added. Several batches may run at a time.
 //
-// A backend derives a class from it. The thread shares ownership of the object: if the library
+// A backend derives a class from LibraryThread. The thread shares ownership of the object: if the library
 // hangs, the thread may outlive the backend.
 #pragma once
 
@@ -40,7 +40,7 @@ class WakeEvent {
   const UniqueFd fd_;
 };
 
-// Lets the event wake the progress thread, from construction to destruction. The backend owns one.
+// Lets the event wake the progress thread, from construction to destruction. The backend owns a WakeWatch.
 class WakeWatch {
  public:
   WakeWatch(const hvd_plugin_host& host, std::shared_ptr<WakeEvent> event);
@@ -78,7 +78,7 @@ class QueuedBatch : public RunningBatch {
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
  public:
-  // The time limit of stop(), so that a library that hangs does not prevent the process's exit.
+  // Returns the time limit of stop(), so that a library that hangs does not prevent the process's exit.
   static Deadline end_limit() { return Deadline::after_seconds(20); }
 
   // `name`: name of the thread. `title`: first word of the library's errors.
@@ -99,22 +99,22 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void begin_end();
   // Like begin_end(), and waits until no call that uses the memory of a batch is in progress.
   void close();
-  // Ends the thread. If it has not ended by the deadline, returns false: the thread then continues
+  // Ends the thread. If the thread has not ended by the deadline, returns false: the thread then continues
   // without access to the memory of batches.
   bool stop(Deadline until = end_limit());
 
  protected:
   using Batches = std::vector<std::shared_ptr<QueuedBatch>>;
-  // Called first, on the thread. Batches wait until open_library returns.
+  // The thread calls open_library first. Batches wait until the call returns.
   virtual Status open_library() { return {}; }
-  // Called while batches run. Returns an error if the library has reported one.
+  // The thread calls look() while batches run. Returns the error that the library has reported, if any.
   virtual Status look() { return {}; }
-  // The time between two calls of test() while batches run; 0: the thread polls.
+  // Returns the time between two calls of test() while batches run; 0: the thread polls.
   virtual std::chrono::milliseconds pace() const { return std::chrono::milliseconds(0); }
-  // Ends calls of the library that wait for other members. Called on any thread.
+  // Ends calls of the library that wait for other members. Any thread.
   virtual void interrupt() {}
-  // Called last, with the batches that are incomplete after a failure or an early end. Their errors are reported, but
-  // the library may access their memory until close_library returns.
+  // The thread calls close_library last, with the batches that are incomplete after a failure or an early
+  // end. Their errors are reported, but the library may access their memory until the call returns.
   virtual void close_library(bool /*failed*/, Batches) {}
 
   // Sleeps for `time`, on the thread. Returns false if the thread must end.
@@ -152,7 +152,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   bool memory_is_gone_ HVD_GUARDED_BY(memory_) = false;
 
   Mutex mutex_;
-  std::condition_variable changed_;  // signals changes of what mutex_ guards
+  std::condition_variable changed_;  // signals changes of members that mutex_ guards
   std::deque<Order> orders_ HVD_GUARDED_BY(mutex_);
   Status failure_ HVD_GUARDED_BY(mutex_);
   bool woken_ HVD_GUARDED_BY(mutex_) = false;

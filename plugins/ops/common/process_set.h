@@ -20,11 +20,11 @@ struct ProcessSetDescriptor {
   uint32_t incarnation = 0;      // number of earlier sets with this id and these members
 
   int32_t size() const { return static_cast<int32_t>(members.size()); }
-  // The index of a rank among the members.
+  // Returns the index of a rank among the members.
   int32_t index_of(int32_t rank) const {
     return static_cast<int32_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   }
-  // A name that is equal on all members, and unique among the sets of the job.
+  // Returns a name that is equal on all members, and unique among the sets of the job.
   std::string name(std::string_view prefix) const {
     std::string text = cat(prefix, "/", id, "/", incarnation);
     for (const int32_t member : members) text += cat(".", member);

@@ -1,6 +1,6 @@
 // The built-in backend for host memory, over src/collectives. Runs the batches of a process set one
 // after another, and the batches of different sets concurrently. Owns the mesh of links and the
-// queues of batches. The runtime calls it through OpRecord, on the progress thread.
+// queues of batches. The runtime calls the backend through OpRecord, on the progress thread.
 #pragma once
 
 #include <deque>
@@ -35,7 +35,7 @@ class CpuBackend {
   int reduce_wholes(const hvd_batch& batch, const void* const* inputs);
   int drop_set(int32_t id) { return sets_.drop(id); }
   void abort(const Status& cause) { mesh_->fail(cause); }
-  // The timeline's name of a batch: "TCP_..." for a set on several hosts, else "SHM_...".
+  // Returns the timeline's name of a batch: "TCP_..." for a set on several hosts, else "SHM_...".
   const char* activity(const hvd_batch& batch);
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 using ContextPtr = std::shared_ptr<::gloo::Context>;
 
-// The size in bytes of an element that Gloo sends.
+// Returns the size in bytes of an element that Gloo sends.
 size_t width_of(const hvd_batch& batch) { return size_of(sum_dtype(batch)); }
 
 // Calls use(T*) with an unsigned type as wide as the batch's elements, since Gloo only needs the width.

@@ -1,5 +1,5 @@
 // Makes a Gloo context in which every member of a process set has a connection to every other member.
-// The communicator's thread calls it.
+// The communicator's thread calls these functions.
 #pragma once
 
 #include <gloo/context.h>

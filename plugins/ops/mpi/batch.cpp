@@ -104,7 +104,7 @@ Status MpiBatch::allreduce() {
   return reduce_in_place(to, total);
 }
 
-// MPI requires MPI_IN_PLACE on all members or on none, and Open MPI chooses its algorithm by it.
+// MPI requires MPI_IN_PLACE on all members or on none, and Open MPI chooses its algorithm by this argument.
 // Members with differently placed tensors (in place, packed, joined) therefore all reduce in place.
 Status MpiBatch::reduce_in_place(std::byte* at, int64_t total) {
   memory_->requests.reserve(static_cast<size_t>(total / kPiece) + 1);

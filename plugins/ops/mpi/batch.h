@@ -1,7 +1,7 @@
 // Runs one batch as nonblocking MPI operations on its set's communicator. MPI cannot abandon an
 // operation, and may use an operation's memory after the job has failed. A single tensor needs no buffer
 // if the batch keeps its tensors; otherwise, and for several tensors, MPI gets packed copies, which
-// a failed batch leaks. MpiCommunicator starts it, on the progress thread.
+// a failed batch leaks. MpiCommunicator starts the batch, on the progress thread.
 #pragma once
 
 #include <memory>

@@ -18,7 +18,7 @@ class CommunicatorThread : public LibraryThread {
         api_(api),
         world_ranks_(std::move(world_ranks)),
         self_(self) {}
-  // Creates a communicator. All members must call this in the same order. `members`: ascending ranks of the job.
+  // Creates a communicator. All members must call make() in the same order. `members`: ascending ranks of the job.
   std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);
   void free(std::shared_ptr<MpiComm> communicator);
 

@@ -1,6 +1,6 @@
 // MPI for the tensor operations of one runtime. Owns the user-defined types and operations, the
-// buffers, and the thread that creates communicators. The backend's plugin owns it; batches use it on
-// the progress thread.
+// buffers, and the thread that creates communicators. The backend's plugin owns World; batches use
+// it on the progress thread.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class CommunicatorThread;
 
 class World {
  public:
-  // Initialises MPI. Every rank of the job must call this. If one rank fails, all return its error.
+  // Initialises MPI. Every rank of the job must call open(). If one rank fails, all return its error.
   static Result<std::unique_ptr<World>> open(const hvd_plugin_host& host,
                                              const hvd_plugin_config& config);
   ~World();
@@ -54,11 +54,11 @@ class World {
   // Returns whether MPI allows calls from several threads on all ranks. The MPI backend needs this: a
   // separate thread creates each communicator, because the call waits for all members.
   bool has_threads() const { return job_.has_threads(); }
-  // Creates a communicator. All members must call this in the same order. `members`: ascending ranks of the job.
+  // Creates a communicator. All members must call make() in the same order. `members`: ascending ranks of the job.
   std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);
-  // Frees a communicator that no member uses any longer. All members must call this.
+  // Frees a communicator that no member uses any longer. All members must call give_back().
   void give_back(std::shared_ptr<MpiComm> communicator);
-  // Called after the job has failed: later calls free nothing in MPI, since freeing waits for other ranks.
+  // Records that the job has failed: later calls free nothing in MPI, since freeing waits for other ranks.
   void fail();
 
   std::string describe(int code) const { return hvd::mpi::describe(api(), code); }

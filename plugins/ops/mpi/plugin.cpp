@@ -10,7 +10,7 @@
 namespace hvd::ops::mpi {
 namespace {
 
-// Above the score of the built-in operations: this backend is loaded only if it was selected explicitly.
+// A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.
 constexpr int32_t kScore = 200;
 
 class MpiBackend : public Backend {

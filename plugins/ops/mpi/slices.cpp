@@ -7,7 +7,7 @@
 namespace hvd::ops::mpi {
 namespace {
 
-// The first of two message tags; the minimum size in bytes; the maximum number of members.
+// In this order: the first of two message tags, the minimum size in bytes, the maximum number of members.
 constexpr int kSliceTag = 2;
 constexpr int64_t kSliceBytes = 256 << 10;
 constexpr int kSliceMembers = 16;

@@ -18,7 +18,7 @@ struct UniqueId {
 };
 struct Comm;
 
-// The layout of NCCL 2.14. Later versions accept it by its size and version.
+// The layout of NCCL 2.14. Later versions accept this struct by its size and version.
 struct Config {
   size_t size;
   unsigned magic, version;

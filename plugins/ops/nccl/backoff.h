@@ -1,6 +1,6 @@
 // The pause between two polls of a nonblocking NCCL call. A launch takes microseconds, and the wait for a
 // late peer takes seconds. The pause is a quarter of the time since the call, so that it delays a launch by
-// at most a quarter. NcclThread's channels use it. Pure.
+// at most a quarter. NcclThread's channels use this pause. Pure.
 #pragma once
 
 #include <algorithm>

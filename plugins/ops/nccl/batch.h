@@ -1,7 +1,7 @@
 // Enqueues one batch on a channel's stream as one group of NCCL calls. The calls use the memory of the
 // tensors and pack nothing. A hierarchical allreduce is three groups: a reduce-scatter inside each
 // host, an allreduce across hosts, and an allgather inside each host. To multiply by a factor after the sum,
-// a further group runs on a communicator of this rank alone. NcclThread calls it.
+// a further group runs on a communicator of this rank alone. NcclThread calls Collectives.
 #pragma once
 
 #include <cstddef>

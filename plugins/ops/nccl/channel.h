@@ -1,7 +1,7 @@
 // An NCCL communicator, whose calls go to the stream of its owner. Can add sub-communicators on the same stream, of
 // the members on this host, of the members with the same place on each host, and of this rank alone.
-// NcclThread owns it. Lives on that thread: since NCCL 2.26, even ncclCommGetAsyncError must not run concurrently
-// with another call on the communicator.
+// NcclThread owns the channel. Lives on that thread: since NCCL 2.26, even ncclCommGetAsyncError
+// must not run concurrently with another call on the communicator.
 #pragma once
 
 #include <chrono>
@@ -27,15 +27,15 @@ class Channel {
   // members while `pause` returns true. The communicator is nonblocking if the library supports it, so that
   // a call that waits for a peer can be abandoned.
   Status open(const abi::UniqueId& id, int index, int size, const Pause& pause);
-  // A communicator on the same stream: of the members on this host, of the members with the same place on
-  // each host, or of this rank alone, to multiply by a factor.
+  // A communicator on the same stream: of the members on this host, of the members with the same
+  // place on each host, or of this rank alone (to multiply by a factor).
   enum SubCommunicator { kInside = 0, kAcross = 1, kAlone = 2 };
   Status add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index, int size,
                               const Pause& pause);
   Channel* sub_communicator(SubCommunicator which) const { return sub_communicators_[which].get(); }
   // Waits until NCCL has taken the calls of a group. Call it after each group_end.
   Status settle(const Pause& pause);
-  // Returns NCCL's asynchronous error. The output of a finished batch is valid only if this is ok.
+  // Returns NCCL's asynchronous error. The output of a finished batch is valid only if check() returns ok.
   Status check() const;
   // Moves the communicator and the sub-communicators to the caller, which aborts them. Only close may follow.
   std::vector<abi::Comm*> give_up();

@@ -1,5 +1,5 @@
 // A process set's communicator in the NCCL backend, and the state that all communicators share: the thread
-// that calls NCCL. The Backend owns both. Lives on the progress thread.
+// that calls NCCL. The Backend owns the communicators and this state. Lives on the progress thread.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct Shared {
   std::string lacks{};             // why this rank has no GPU; empty: it has one
   std::vector<int32_t> host_of{};  // by rank
   bool is_torus = false;
-  // The first trial opens the libraries. Earlier, the program may not have loaded the libraries that it uses.
+  // True: the first trial opens the libraries, because before it the program may not have loaded those that it uses.
   bool opens_late = false;
   double start_seconds = 600;
   std::string hostname{};
@@ -33,8 +33,8 @@ class NcclCommunicator : public BackendCommunicator {
   NcclCommunicator(Shared& shared, const ProcessSetDescriptor& set);
   ~NcclCommunicator() override;
   Result<bool> is_ready() override;
-  // The first batch starts the thread and names this rank's GPU. No CUDA call precedes it. Returns an error
-  // on a rank without a GPU.
+  // The first batch starts the thread and names this rank's GPU. No CUDA call precedes the first
+  // batch. Returns an error on a rank without a GPU.
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   void begin_abort() override;
   void abort(Deadline until) override;

@@ -1,5 +1,5 @@
 // The grid of hosts and places in a process set with the same number of members on each host. A
-// hierarchical allreduce needs one: it reduces inside each host, then across hosts between members
+// hierarchical allreduce needs a grid: it reduces inside each host, then across hosts between members
 // with the same place. NcclCommunicator computes the grid. Pure.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The functions of libnccl and of the CUDA runtime, or of librccl and HIP, which open_api loads at run
-// time. The backend's plugin opens them; each NcclThread has a copy. Immutable once made; any thread.
+// time. The plugin opens the libraries; each NcclThread copies NcclApi. Immutable once made; any thread.
 #pragma once
 
 #include <string>
@@ -66,7 +66,7 @@ struct NcclApi {
 
   // Returns, for example, "NCCL 2.18.5".
   std::string title() const;
-  // The UUID of a device, in hexadecimal, and the PCI address of its GPU; empty: unknown.
+  // Returns the UUID of a device, in hexadecimal, and the PCI address of its GPU; empty: unknown.
   std::string uuid_of(int device) const;
   std::string bus_of(int device) const;
   // Converts the result of a call. An error has the function, the library's message, and a remedy if known.

@@ -1,4 +1,4 @@
-// Memory for the user's outputs, on the device, or on the host if the device is full, and events for which the
+// Memory for the user's outputs: on the device, or on the host if the device is full. Also the events for which the
 // user's streams wait. NcclThread allocates memory on a stream; any thread may return it; NcclThread frees it on
 // a stream later. Lives as long as the process, because the user's outputs may outlive the job. Any thread.
 #pragma once
@@ -41,7 +41,7 @@ struct EventRing {
 
 class Memory {
  public:
-  // Returns the process's framework record, which releases this memory. The plugin publishes it.
+  // Returns the process's framework record, which releases this memory. The plugin publishes the record.
   static hvd_framework* framework();
   static Memory& of(const hvd_framework& framework) {
     return *static_cast<Memory*>(framework.context);

@@ -69,8 +69,8 @@ void log_found(const hvd_plugin_host& host, const std::vector<std::string>& foun
           .c_str());
 }
 
-// Compares the libraries of all ranks. Without any GPU, the job continues without this backend. A rank without
-// a GPU opens it too; ranks with GPUs need one library. Returns an error if this rank does not open it.
+// Compares the libraries of all ranks. Without any GPU, the job continues without this backend. A rank without a GPU
+// opens the backend too; ranks with GPUs need one library. Returns an error if this rank does not open the backend.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool has_gpu,
              const Result<NcclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title()) : api.error();
@@ -103,7 +103,7 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool 
   return failed_precondition(api.error().message());
 }
 
-// For a backend that trials choose, the members of a process set compare their libraries in its trial.
+// For a backend that trials choose, the members of a process set compare their libraries in the trial of the set.
 Status note_gpus(const hvd_plugin_host& host, const hvd_plugin_config& config, const Status& gpu) {
   HVD_ASSIGN_OR_RETURN(
       const auto found,

@@ -60,7 +60,7 @@ double part_for_half(double factor) {
   return std::copysign(std::clamp(std::abs(factor), 0x1p-14, 0x1p15), factor);
 }
 
-// An average divides before the sum, which could overflow, as NCCL's own average does.
+// Divides an average before the sum, because the sum could overflow. NCCL's own average does the same.
 void use_half_factors(const hvd_batch& batch, int32_t size, NcclReduction* reduction) {
   const bool is_average = batch.postscale == 1.0 / size;
   const double before = is_average ? batch.prescale * batch.postscale : batch.prescale;

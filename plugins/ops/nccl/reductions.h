@@ -1,4 +1,4 @@
-// Maps a batch's type and reduction to NCCL's, if NCCL has them. batch.cpp calls it. Pure.
+// Maps a batch's type and reduction to NCCL's, if NCCL has them. batch.cpp calls these functions. Pure.
 #pragma once
 
 #include <optional>

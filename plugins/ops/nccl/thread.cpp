@@ -70,8 +70,8 @@ class Countdown {
 }  // namespace
 
 // Aborts communicators, each on a separate thread. ncclCommAbort sets the flag that ends the kernels of its
-// communicator, and then waits for them. On the one stream they may be queued after kernels of another
-// communicator, whose flag must then be set too.
+// communicator, and then waits for them. On the one stream, these kernels may be queued after
+// kernels of another communicator, whose flag must then be set too.
 class NcclThread::Aborts {
  public:
   Aborts(const std::shared_ptr<NcclThread>& thread,
@@ -385,7 +385,7 @@ void NcclThread::log_choice(const NcclSet& set, const Status& status) const {
   }
 }
 
-// Integers with a factor are not reduced by hosts, since their average must be rounded once, at the end.
+// Integers with a factor get no hierarchical allreduce, since their average must be rounded once, at the end.
 bool NcclThread::goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const {
   if (!set.grid || batch.op != HVD_ALLREDUCE) return false;
   const bool asked = plan_.is_torus || (batch.tuning != nullptr && batch.tuning->drivers == 1);

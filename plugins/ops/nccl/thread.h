@@ -1,8 +1,8 @@
 // The one thread of a rank that calls NCCL and the CUDA runtime, for all process sets. NCCL allows one
 // thread at a time in a communicator and one order of launches on a device. The progress thread, often a
-// thread of the user, must not wait in the driver, and must keep its current device. NcclThread owns the
-// communicators, and the stream on which the batches of all sets run in the order of their starts, equal
-// on all ranks. The Backend starts it with the first batch, and owns it.
+// thread of the user, must not wait in the driver, and must keep its current device. NcclThread owns
+// the communicators and a stream. The batches of all sets run on this stream in the order of their
+// starts, equal on all ranks. The Backend starts the thread with the first batch, and owns it.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ struct ThreadPlan {
   std::shared_ptr<WakeEvent> event;
 };
 
-// A process set in NCCL. NcclCommunicator makes it. The thread opens the channel with the first batch.
+// A process set in NCCL. NcclCommunicator makes the NcclSet. The thread opens the channel with the first batch.
 struct NcclSet {
   const int32_t id;
   const std::string name;  // the prefix of the set's keys in the store
@@ -66,9 +66,9 @@ class NcclThread : public LibraryThread {
   // Returns whether the GPU did not respond to an abort, and may write to the memory of batches forever.
   bool is_silent() const { return is_silent_.load(); }
 
-  // Enqueues a batch, or runs a trial to its end. Called on the thread.
+  // Enqueues a batch, or runs a trial to its end. Only the thread calls it.
   Status enqueue(NcclBatch& batch, const hvd_batch& what);
-  // Adds host and device to an error. Called on the thread.
+  // Adds host and device to an error. Only the thread calls it.
   Status placed(const Status& status) const;
   // Reads the times of a batch whose end the stream has reached, and takes its events back. Called on the thread.
   void read_times(NcclBatch& batch);
@@ -106,7 +106,7 @@ class NcclThread : public LibraryThread {
   }
 
   const ThreadPlan plan_;
-  // Used by the thread only.
+  // Only the thread uses these members, up to done_.
   std::vector<std::shared_ptr<NcclSet>> sets_;  // process sets with a channel
   struct Closing {
     std::thread thread;
