@@ -218,7 +218,7 @@ int serve(const Options& options) {
     server_options.tls = std::move(*tls);
   }
   Server server(loop.get_executor(), std::move(server_options));
-  // Set before the line "listens on": a script may send a signal as soon as it reads that line.
+  // Set the signals before the line "listens on": a script may send a signal as soon as it reads that line.
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
   int code = 0;
   const bool outlived = opened->store != nullptr;

@@ -1,5 +1,5 @@
 // Exponential backoff with jitter: pauses between attempts that grow and vary at random, so that many
-// clients of one server do not try at the same moment. The clients of this folder use it. rest() blocks.
+// clients of one server do not try at the same moment. The clients of this folder use Backoff. rest() blocks.
 // One thread at a time.
 #pragma once
 

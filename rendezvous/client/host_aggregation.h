@@ -23,7 +23,7 @@ namespace hvd::rendezvous {
 // Scheme in HOROVOD_STORE for ranks whose agent aggregates; the abstract name of the store's socket
 // follows.
 constexpr std::string_view kAgentScheme = "agent:";
-// The abstract name of the socket at which the agent accepts records. A user who sees one of the
+// Returns the abstract name of the socket at which the agent accepts records. A user who sees one of the
 // two names cannot compute the other before it is bound.
 std::string aggregation_socket_name(std::string_view store_name);
 
@@ -52,9 +52,9 @@ Bytes pack(const std::map<int32_t, Bytes>& records);
 // Stores a host's records at their indices. Refuses an index that is out of range or already used.
 Status unpack(ByteView packed, std::vector<std::optional<Bytes>>* records);
 
-// The aggregation result: the records of all hosts.
+// Returns the aggregation result: the records of all hosts.
 Bytes join(const std::vector<Bytes>& hosts);
-// The records of all `count` parties by index; an error if one is missing.
+// Returns the records of all `count` parties by index; an error if one is missing.
 Result<std::vector<Bytes>> split(ByteView result, int32_t count);
 
 // Writes bytes to a memory file, whose descriptor can be sent.

@@ -1,5 +1,5 @@
 // One signed connection to a rendezvous server (PROTOCOL.md): one request at a time. Owns the socket
-// and the connection's key. HttpStore owns it and repeats requests on a new connection. Blocks the
+// and the connection's key. HttpStore owns the connection and repeats requests on a new one. Blocks the
 // calling thread and starts none.
 #pragma once
 
@@ -39,7 +39,7 @@ class HttpConnection {
                           Deadline deadline);
   // Returns whether the server has announced that the last answer ends the connection.
   bool is_closed() const { return is_closed_; }
-  // The descriptor, only for HttpStore::interrupt.
+  // Returns the descriptor, only for HttpStore::interrupt.
   int fd() const { return fd_; }
 
  private:

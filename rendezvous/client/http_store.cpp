@@ -25,8 +25,8 @@ namespace {
 
 // Time limit, in seconds, for the answer after the end of the request's wait.
 constexpr double kGrace = 2;
-// A call divides reconnect_seconds by this for the longest wait of one request. A server that stays silent for
-// longer is stopped. An agent needs no such limit, because it detects itself whether its launcher runs.
+// The longest wait of one request is reconnect_seconds divided by this number. A server that stays silent for
+// longer counts as unreachable. An agent needs no such limit, because it detects itself whether its launcher runs.
 constexpr double kWaitsPerOutage = 3;
 constexpr std::chrono::seconds kGoodWhile{1};
 
@@ -57,7 +57,7 @@ Result<Place> parse_place(const Bytes& body) {
 
 }  // namespace
 
-// One client from the server's view: it makes one numbered call at a time. By the number, the server recognises
+// A client as the server sees it, which makes one numbered call at a time. By the number, the server recognises
 // a repetition on a new connection. Threads that call at the same time use separate PooledConnections.
 struct HttpStore::PooledConnection {
   std::string client = make_nonce();
@@ -143,7 +143,7 @@ Result<std::unique_ptr<HttpStore>> HttpStore::open(std::string_view address, Sec
 std::unique_ptr<HttpStore::PooledConnection> HttpStore::take_connection() {
   MutexLock lock(mutex_);
   if (process_ != process_after_forks()) {
-    // A forked child shares its parent's connections: it drops them and makes its own.
+    // A forked child shares its parent's connections: the child drops these connections and makes its own.
     process_ = process_after_forks();
     idle_.clear();
   }
@@ -175,7 +175,7 @@ bool HttpStore::is_interrupted() const {
   return is_interrupted_;
 }
 
-// From now on interrupt() may end a wait of this thread on the connection.
+// Notes the connection, so that interrupt() may end a wait of this thread on it.
 Status HttpStore::note_connection(const PooledConnection& pooled) {
   MutexLock lock(mutex_);
   if (is_interrupted_) return aborted("interrupted");
@@ -210,11 +210,11 @@ Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
         const std::string words(as_text(answer->body));
         return code == Code::kPermissionDenied ? explain({code, words}) : Status(code, words);
       }
-      outage.end();  // the server waited for the longest time of one request: repeat it
+      outage.end();  // the longest wait of one request is over: repeat the request
       continue;
     }
     if (is_interrupted()) return aborted("interrupted");
-    // A step of the attempt was late, unless the call's own time is over.
+    // A step of the attempt timed out, but the call still has time: try again.
     Status failure = answer.status();
     if (failure.code() == Code::kDeadlineExceeded && !call.deadline.passed())
       failure = unavailable(failure.message());

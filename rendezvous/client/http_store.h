@@ -1,6 +1,6 @@
 // The client of a rendezvous server's store, by signed HTTP on a Unix or TCP socket (PROTOCOL.md).
-// Owns a pool of connections. Ranks and the PMIx server of a host call it. Any thread may call; a
-// call blocks its thread. After a lost connection it connects again, with growing pauses, and the
+// Owns a pool of connections. Ranks and the PMIx server of a host call HttpStore. Any thread may call; a
+// call blocks its thread. After a lost connection the client connects again, with growing pauses, and the
 // server executes a repeated call once. After a fork both processes may continue to call.
 #pragma once
 
@@ -23,7 +23,7 @@
 namespace hvd::rendezvous {
 
 struct HttpStoreOptions {
-  // The time for which a call tries to reach the server, unless its deadline is earlier. It then
+  // The time for which a call tries to reach the server, unless its deadline is earlier. The call then
   // fails with kUnavailable. A server at a port that accepts but stays silent counts as unreachable.
   double reconnect_seconds = 30;
   std::optional<net::TlsOptions> tls = {};  // set if the server uses TLS
@@ -52,7 +52,7 @@ class HttpStore : public Store {
                                       Deadline deadline) override;
   Status forget(std::string_view exchange, Deadline deadline) override;
   void rest() override;
-  // The keys that begin with the prefix, which may be empty, ascending by their bytes.
+  // Returns the keys that begin with the prefix, which may be empty, ascending by their bytes.
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline);
   // Blocks until a key with this prefix changes after `revision`, which comes from an earlier watch.
   // Without a revision, returns at once, with the current revision and no change. kFailedPrecondition

@@ -1,4 +1,4 @@
-// The client of the original's rendezvous server, for ranks of this project under the original's
+// The client of Horovod's own rendezvous server, for ranks of this project under Horovod's own
 // launcher. That server supports GET, PUT and DELETE without signatures, and closes the connection
 // after each request. wait() repeats GET with growing pauses. Owns only the address. Any thread may
 // call; a call blocks its thread.

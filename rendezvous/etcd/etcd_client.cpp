@@ -47,7 +47,7 @@ bool is_token_refused(const Fault& fault) {
   return fault.code == kUnauthenticatedCode || contains(fault, kOldToken);
 }
 
-// The code of a fault that every endpoint would repeat; empty for a temporary fault.
+// Returns the code of a fault that every endpoint would repeat; empty for a temporary fault.
 std::optional<Code> final_code(const Fault& fault) {
   if (contains(fault, kOldToken)) return {};
   switch (fault.code) {
@@ -148,7 +148,7 @@ net::Task<void> EtcdClient::rest(Deadline deadline) {
   const milliseconds longest = std::min(kFirstPause * (1 << doublings), kLongestPause);
   std::array<std::byte, 1> random{};
   fill_random(random);
-  // Random, from half of the longest pause to all of it.
+  // Choose a random pause between half of the longest pause and the longest pause.
   const milliseconds chosen = longest / 2 + longest * std::to_integer<int>(random[0]) / 512;
   pause_.expires_at(std::min(deadline.time(), Clock::now() + chosen));
   co_await pause_.async_wait(net::use_tuple);

@@ -1,7 +1,7 @@
 // A client of etcd's JSON gateway: one request at a time, on one connection that stays open. If an
 // endpoint fails or does not answer, the client sends the request to the next endpoint, until the
 // deadline. etcd may therefore execute a request twice: callers send only requests that allow it.
-// Owned by an EtcdStore; lives on its loop and never blocks.
+// An EtcdStore owns the client, which lives on the store's loop and never blocks.
 #pragma once
 
 #include <chrono>
@@ -98,7 +98,7 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   uint64_t epoch_ = 0;        // a late event of limit_ must not count for the next attempt
   int failures_ = 0;          // attempts since the last answer
   bool has_warned_ = false;   // a warning about the outage was logged
-  Clock::time_point outage_;  // time of the first of these failures
+  Clock::time_point outage_;  // time of the first of failures_
 };
 
 }  // namespace hvd::rendezvous::etcd

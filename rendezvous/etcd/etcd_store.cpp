@@ -18,7 +18,7 @@ constexpr size_t kMostChanges = 120;
 constexpr size_t kMostBytes = 1024 * 1024;
 // A larger record is stored in pieces.
 constexpr size_t kLargestWhole = kMostBytes / DurableStore::kMostTogether;
-// Also the longest time in which a server notices that another server has taken its job over.
+// The longest pause between two keep-alive requests. In this time, a server notices that another server has its job.
 constexpr std::chrono::milliseconds kLongestPulse{5000};
 constexpr double kTimeToEnd = 3;
 
@@ -104,7 +104,7 @@ void EtcdStore::enqueue(Group group) {
 
 net::Task<bool> EtcdStore::confirm() {
   seal();
-  // A queued transaction also proves that this server owns the job; an empty one serves only this purpose.
+  // A queued transaction also proves that this server owns the job; an empty transaction serves only this purpose.
   if (queue_.empty()) enqueue({});
   const uint64_t wanted = last_group_;
   const auto self = shared_from_this();
@@ -222,8 +222,8 @@ void EtcdStore::end() {
       executor_, [self = shared_from_this()] { return self->remove_all(); }, asio::detached);
 }
 
-// Removes all keys unless another server has the job. If it fails, etcd removes them when the lease
-// expires.
+// Removes all keys unless another server has the job. If the removal fails, etcd removes the keys
+// when the lease expires.
 net::Task<void> EtcdStore::remove_all() {
   const auto client = std::make_shared<EtcdClient>(executor_, url_.endpoints, url_.access);
   const Deadline deadline = Deadline::after_seconds(kTimeToEnd);
@@ -251,7 +251,7 @@ constexpr std::string_view kFormat = "horovod-rendezvous-1";
 constexpr int kRecordsPage = 1000;
 constexpr int kPiecesPage = 16;
 
-// "horovod-rendezvous-1 <fingerprint> <lease> <server> <count>".
+// The value of the key `owner`: "horovod-rendezvous-1 <fingerprint> <lease> <server> <count>".
 struct Owner {
   std::string fingerprint;
   int64_t lease = 0;

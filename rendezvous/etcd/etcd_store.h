@@ -1,7 +1,7 @@
-// The DurableStore that keeps a server's records in etcd, below the job's prefix. It sends one
+// The DurableStore that keeps a server's records in etcd, below the job's prefix. Sends one
 // transaction at a time, with all changes since the last. A transaction succeeds only while the key
 // `owner` names this server; another server takes over the job by writing that key. All keys belong to
-// one lease, which the store keeps alive. horovod-rendezvous opens it; it lives on the server's loop.
+// one lease, which the store keeps alive. horovod-rendezvous opens the store, which lives on the server's loop.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   EtcdStore(net::asio::any_io_executor executor, Url url, const Secret& secret,
             std::chrono::seconds lifetime);
 
-  // Claims the job and returns its records. Called once, before all other functions.
+  // Claims the job and returns its records. The owner calls it once, before all other functions.
   net::Task<Result<Records>> take_over(Deadline deadline);
 
   void put(std::string name, Bytes record) override;

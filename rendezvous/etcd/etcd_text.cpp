@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// First byte of a value. After kWhole follows the record; after kInPieces follow the size of the record
-// and the prefix of its pieces.
+// First byte of a value. The record follows kWhole; the size of the record and the prefix of its
+// pieces follow kInPieces.
 constexpr char kWhole = 'w';
 constexpr char kInPieces = 'p';
 
@@ -27,7 +27,7 @@ Status malformed(std::string_view what) {
 
 Json parse(ByteView text) { return Json::parse(as_text(text), nullptr, false); }
 
-// The member of this name, or null.
+// Returns the member of this name, or null.
 const Json* member(const Json& json, const char* name) {
   if (!json.is_object()) return nullptr;
   const auto found = json.find(name);
@@ -59,7 +59,7 @@ std::optional<std::string> bytes(const Json& json, const char* name) {
   return std::move(*decoded);
 }
 
-// The list "kvs" of an object. etcd leaves an empty list out.
+// Returns the list "kvs" of an object. etcd leaves an empty list out.
 std::optional<std::vector<KeyValue>> key_values(const Json& json) {
   std::vector<KeyValue> found;
   const Json* list = member(json, "kvs");

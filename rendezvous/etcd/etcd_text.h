@@ -1,5 +1,5 @@
 // Formats the requests of etcd's JSON gateway (v3) that an EtcdStore needs, and parses their replies.
-// Stateless, without I/O; the parsers accept any bytes. Called by EtcdStore and EtcdClient.
+// Stateless, without I/O; the parsers accept any bytes. EtcdStore and EtcdClient call these functions.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hvd::rendezvous::etcd {
 
-// The first key after all keys that begin with this prefix, which is not empty.
+// Returns the first key after all keys that begin with this prefix, which is not empty.
 std::string range_end_of(std::string_view prefix);
 
 struct KeyValue {
@@ -61,7 +61,7 @@ struct Lease {
 Result<Lease> parse_lease(ByteView json);
 
 std::string login_request(const std::string& user, const std::string& password);
-// The token that later requests carry in Authorization: printable, without spaces.
+// Returns the token that later requests carry in Authorization: printable, without spaces.
 Result<std::string> parse_login(ByteView json);
 
 // The body of etcd's answer to a failed request.
@@ -73,12 +73,12 @@ Fault parse_fault(ByteView json);
 
 // etcd limits the size of a request: a large record is stored in pieces below a prefix, and its value names the
 // prefix.
-// The value of a record that is stored whole.
+// Returns the value of a record that is stored whole.
 std::string whole_value(ByteView record);
-// The value of a record of this size in the pieces below `prefix`, which begins with "l" and ends with
+// Returns the value of a record of this size in the pieces below `prefix`, which begins with "l" and ends with
 // "/".
 std::string value_in_pieces(size_t size, std::string_view prefix);
-// The key of a piece; keys ascend with the number.
+// Returns the key of a piece; keys ascend with the number.
 std::string piece_key(std::string_view prefix, size_t number);
 
 struct JoinedRecords {

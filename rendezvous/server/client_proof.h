@@ -1,6 +1,6 @@
 // Checks that the client of one connection has the job's secret: the client sends a hello, then a signature
 // and a count with each request (PROTOCOL.md, "Signatures"). Owns the connection's key and count; never
-// reads or writes the connection. A Session owns it and calls it on the server's loop.
+// reads or writes the connection. A Session owns its ClientProof and calls it on the server's loop.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ class ClientProof {
 
   // Returns nullopt if the head of this request has a valid signature, else the refusal.
   std::optional<Reply> admit(const net::HttpRequestParser& request);
-  // Digest that the admitted request announces for its body.
+  // Returns the digest that the admitted request announces for its body.
   const Digest& body_digest() const { return body_digest_; }
-  // Signature of the reply to the admitted request, in hexadecimal digits.
+  // Returns the signature of the reply to the admitted request, in hexadecimal digits.
   std::string signature_of(const Reply& reply) const;
 
   bool has_key() const { return key_.has_value(); }
@@ -40,7 +40,7 @@ class ClientProof {
  private:
   const Secret& secret_;
   std::optional<SessionKey> key_;  // after hello
-  std::string server_nonce_;       // after hello, until its reply takes the nonce
+  std::string server_nonce_;       // after hello, until the reply takes the nonce
   bool is_proven_ = false;
   uint64_t count_ = 0;  // count in the last valid signature
   Digest body_digest_{};

@@ -1,5 +1,5 @@
-// Starts to listen at the address from the flags --listen and --port-range. Stateless. Called by
-// horovod-rendezvous and by horovodrun --listen, on the server's loop.
+// Starts to listen at the address from the flags --listen and --port-range. Stateless.
+// horovod-rendezvous and horovodrun --listen call it, on the server's loop.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ double seconds_since(Clock::time_point time) {
   return std::chrono::duration<double>(Clock::now() - time).count();
 }
 
-// A time of the monotonic clock as a calendar date in UTC, for people.
+// Formats a time of the monotonic clock as a calendar date in UTC, for people.
 std::string calendar(Clock::time_point time) {
   const auto ago =
       std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);

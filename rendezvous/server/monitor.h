@@ -1,5 +1,5 @@
-// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring. ServerCore
-// owns it; sessions call it on the server's loop.
+// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring.
+// ServerCore owns the Monitor; sessions call it on the server's loop.
 #pragma once
 
 #include <chrono>
@@ -34,22 +34,22 @@ struct JoinedHost {
 
 class Monitor {
  public:
-  // Returns whether this is a monitoring page.
+  // Returns whether the target is a monitoring page.
   static bool is_its(std::string_view target) {
     return target == "/health" || target == "/metrics" || target == "/status";
   }
-  // The token that opens /metrics and /status to programs that cannot sign a request: they send
-  // "Authorization: Bearer <token>". It cannot sign anything.
+  // Returns the token that opens /metrics and /status to programs that cannot sign a request: they
+  // send "Authorization: Bearer <token>". The token cannot sign anything.
   static std::string token(const Secret& secret);
 
-  // `resource` is one of a few literals: it outlives this object and bounds the table.
+  // Counts a request. `resource` is one of a few literals, so it outlives this object, and the table stays small.
   void count(std::string_view resource, int status) { ++requests_[{resource, status}]; }
 
-  // For a job whose launcher places the ranks: from now on the pages count the slots of these
-  // hosts, out of `size`, instead of workers that request a place.
+  // Makes the pages count the slots of these hosts, out of `size`, instead of workers that
+  // request a place. Called if a launcher places the ranks.
   void show_hosts(int size, std::vector<JoinedHost> hosts) { joined_ = {size, std::move(hosts)}; }
 
-  // For a server inside a launcher: `hosts` returns the states of its hosts and ranks, a JSON array.
+  // Sets the source of the states of hosts and ranks, for a server inside a launcher. `hosts` returns a JSON array.
   void show_launch(std::function<std::string()> hosts) { launch_ = std::move(hosts); }
 
   // Returns Prometheus text, format 0.0.4.

@@ -32,8 +32,8 @@ struct ServerOptions {
   bool open_monitor = false;  // /metrics and /status without a token
   // If set, each listening port accepts TLS, and agents must use it.
   std::optional<net::TlsFront> tls = {};
-  // If set, the server also serves the unsigned requests of Horovod's own workers, from a separate store:
-  // on sockets passed to adopt(), and at the listening ports only with the second field.
+  // If set, the server also serves the unsigned requests of Horovod's own workers, from a separate
+  // store: on sockets passed to adopt(), and at the listening ports only if the next field is true.
   std::optional<ScopeSizes> insecure_compat = {};
   bool insecure_compat_at_ports = false;
   // The secret of the monitor's token, if it differs from the job's.
@@ -57,11 +57,11 @@ class Server {
   Result<net::Endpoint> listen(const net::Endpoint& endpoint);
   // Like listen(endpoint), with a non-blocking socket that listens already.
   Result<net::Endpoint> listen(UniqueFd listener);
-  // Port of the last TCP endpoint; 0 without one.
+  // Returns the port of the last TCP endpoint; 0 without a TCP endpoint.
   uint16_t port() const;
   // Serves an accepted connection. Its socket must use this server's loop.
   void adopt(net::StreamSocket socket);
-  // From now on, calls `take` with the connection of each agent that connects to its launcher
+  // Makes the server call `take` with the connection of each agent that connects to its launcher
   // (PROTOCOL.md, "Agents"). With an empty function the server refuses agents.
   void on_agent(std::function<void(net::AcceptedSocket)> take);
   // Shows the hosts that have joined the job so far, and the job's number of slots, on /status and /metrics.
@@ -85,7 +85,7 @@ class Server {
   std::optional<Bytes> value(std::string_view key) const;
 
   size_t session_count() const;
-  // The number of requests that wait for a key, a change or an exchange.
+  // Returns the number of requests that wait for a key, a change or an exchange.
   size_t waiter_count() const;
 
  private:

@@ -1,6 +1,6 @@
 // State that all sessions of one server share: secret, limits, service, monitor and the set of
-// sessions. The Server creates it. The server and each session keep it alive and use it on the
-// server's loop.
+// sessions. The Server creates ServerCore. The server and each session keep this state alive
+// and use it on the server's loop.
 #pragma once
 
 #include <deque>
@@ -30,7 +30,7 @@ struct ServerCore {
         limits(bounds),
         is_monitor_open(open_monitor),
         service(size) {}
-  // The waiting requests of all sessions.
+  // Returns the waiting requests of all sessions.
   std::vector<WaitingRequest> waiting() const;
 
   const Secret secret;

@@ -1,5 +1,5 @@
-// Limits of a rendezvous server in size, number and time (PROTOCOL.md, "Messages"). A Session enforces
-// them for its connection, and Server for the number of sessions. Tests set smaller ones.
+// Limits of a rendezvous server in size, number and time (PROTOCOL.md, "Messages"). A Session
+// enforces the limits of its connection, and Server the number of sessions. Tests set smaller limits.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ struct ServerLimits {
   // Time in which a new connection must prove that it knows the secret.
   std::chrono::milliseconds handshake{10'000};
   // The time from a request's first byte to its last, and the time for a client to accept a reply.
-  // A body extends both by its size divided by `rate`, in bytes per second.
+  // A body extends both times by its size divided by `rate`, in bytes per second.
   std::chrono::milliseconds transfer{60'000};
   size_t rate = 256 * 1024;
 

@@ -22,7 +22,7 @@ Reply not_allowed(const StoreRequest& request, std::string_view allowed) {
           nullptr};
 }
 
-// Deadline from the parameter `wait`; without the parameter, now.
+// Returns the deadline from the parameter `wait`; without the parameter, the current time.
 Result<Deadline> deadline_of(const Target& target) {
   HVD_ASSIGN_OR_RETURN(const auto wait, target.number("wait", 0, kLongestWait));
   return Deadline::after(std::chrono::milliseconds(wait.value_or(0)));

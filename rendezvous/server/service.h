@@ -36,9 +36,9 @@ struct Reply {
   static Reply failure(const Status& status);
 };
 
-// A request that waits for its reply. It ends in one of two ways: the service calls `done` (the
-// argument of start) once; or the session abandons the request, may call `expired` for the reply
-// after a deadline, and calls `withdraw`.
+// A request that waits for its reply. The wait ends in one of two ways: the service calls `done`
+// (the argument of start) once; or the session abandons the request, may call `expired` for the
+// reply after a deadline, and calls `withdraw`.
 struct Pending {
   Deadline deadline = Deadline::never();
   std::function<void()> withdraw;

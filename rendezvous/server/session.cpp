@@ -17,7 +17,7 @@ constexpr std::string_view kAgent = "/v1/agent";
 constexpr size_t kHeadChunk = 4096;
 // Size of one read of a body. Larger than for a head, so that a large body takes fewer reads.
 constexpr size_t kBodyChunk = 64 * 1024;
-// Time limit for the body of an unsigned request, equal to that of the original's server.
+// Time limit for the body of an unsigned request, equal to the limit of Horovod's own server.
 constexpr std::chrono::milliseconds kUnsignedBody{3000};
 constexpr std::chrono::milliseconds kDrain{2000};
 // A body up to this size is copied behind its head, since a copy costs less than a second buffer.
@@ -315,7 +315,7 @@ void Session::watch_peer() {
 
 bool Session::keeps() const {
   if (core_->is_closing) return false;
-  // The original's server always closes the connection, and its clients may wait for the end.
+  // Horovod's own server always closes the connection, and its clients may wait for the end.
   if (is_unsigned_) return to_lower(parser_->field("Connection")) == "keep-alive";
   // A client that has not sent hello cannot sign a second request.
   return parser_->keep_alive() && client_.has_key();
@@ -334,7 +334,7 @@ void Session::begin_reply(Reply reply, bool keep) {
   writer_.begin(std::move(reply), std::move(head), waits_for_durable_store());
 }
 
-// Returns false if the connection is broken.
+// Sends the rest of the reply. Returns false if the connection is broken.
 net::Task<bool> Session::finish_reply() {
   const bool takes_time = writer_.is_partial();
   // The peer's window is full: the time limit for the rest begins now.
@@ -366,7 +366,7 @@ net::Task<void> Session::drain() {
 }
 
 void ReplyWriter::begin(Reply reply, Head head, bool is_held_back) {
-  // A temporary, since clang 14 rejects emplace() with the fields of an aggregate.
+  // Make a temporary, since clang 14 rejects emplace() with the fields of an aggregate.
   Outgoing& outgoing = outgoing_.emplace(Outgoing{std::move(reply), {}, 0, head.keep});
   const ByteView body = outgoing.reply.body();
   outgoing.head = net::response_head(outgoing.reply.status,

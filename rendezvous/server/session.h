@@ -1,6 +1,6 @@
 // One connection of a server: reads requests, checks their signatures, sends replies in order, and
 // closes the connection when a time limit passes. Owns the socket; StoreService executes the requests.
-// Server creates it. It lives on the server's loop and keeps itself alive until the connection closes.
+// Server creates the session, which lives on the server's loop and keeps itself alive until the connection closes.
 #pragma once
 
 #include <chrono>
@@ -34,11 +34,11 @@ class ReplyWriter {
   };
   // Sends as many bytes as the socket accepts at once, or nothing if `is_held_back`.
   void begin(Reply reply, Head head, bool is_held_back);
-  // True from begin() to finish().
+  // Returns true from begin() to finish().
   bool has_begun() const { return outgoing_.has_value(); }
   int status() const { return outgoing_->reply.status; }
   bool keeps_connection() const { return outgoing_->keep; }
-  // True if the socket has not accepted the whole reply, and finish() must wait for the peer.
+  // Returns true if the socket has not accepted the whole reply, and finish() must wait for the peer.
   bool is_partial() const;
   size_t body_size() const { return outgoing_->reply.body().size(); }
   // Sends the rest. Returns false if the connection is broken.
@@ -76,7 +76,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Returns whether a client was admitted: by a signature, or by its user for unsigned requests.
   bool is_proven() const { return client_.is_proven() || (is_unsigned_ && is_admitted_); }
 
-  // The waiting request, if any.
+  // Returns the waiting request, if any.
   std::optional<WaitingRequest> waiting() const;
 
  private:
@@ -116,7 +116,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ClientProof client_;
   bool is_admitted_ = false;           // the head of the current request is accepted
   bool is_unsigned_ = false;           // the current request is for core_->unsigned_store
-  UnsignedStore::Room unsigned_room_;  // for the body of that request
+  UnsignedStore::Room unsigned_room_;  // for the body of the current request
   bool is_signed_ = false;             // the current reply gets a signature
 
   // A reply begins in the call that completes it: a PUT sends to each waiting GET without an
@@ -127,7 +127,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_lost_ = false;
   bool is_armed_ = false;     // limit_ is running
   uint64_t limit_epoch_ = 0;  // a late event of limit_ must not count after limit_ was set again
-  uint64_t watch_epoch_ = 0;  // the same for events of watch_peer
+  uint64_t watch_epoch_ = 0;  // a late event of watch_peer must not count
 };
 
 }  // namespace hvd::rendezvous

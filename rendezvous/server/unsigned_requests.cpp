@@ -54,7 +54,7 @@ std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser&
 
 namespace {
 
-// Makes a refusal. Only people read its sentence: clients of the original's server read only the status.
+// Makes a refusal. Only people read its sentence: Horovod's own workers read only the status.
 Reply refuse(ServerCore& core, int status, const std::string& why) {
   if (core.logged_refusals.insert(status).second) {
     log::warning(cat("a request of Horovod's own workers (--insecure-compat) is refused: ", why,

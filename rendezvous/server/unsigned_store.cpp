@@ -16,7 +16,7 @@ constexpr std::string_view kSetMark = "process_set_hash_";
 constexpr size_t kEntryBytes = 256;
 constexpr size_t kPairBytes = 256;
 
-// "3" for the keys "3" and "rank_3"; empty if the key belongs to no member.
+// Returns "3" for the keys "3" and "rank_3"; empty if the key belongs to no member.
 std::string_view member_of(std::string_view key) {
   if (key.starts_with(kNamePrefix)) key.remove_prefix(kNamePrefix.size());
   const bool is_number =
@@ -78,13 +78,13 @@ int UnsignedStore::put(const std::string& name, std::string_view key, Bytes body
   Scope& scope = scopes_[name];
   const std::string_view member = member_of(key);
   if (scope.left.contains(member)) {
-    // A member that has left returns before the last member leaves. It begins the next rendezvous,
-    // which must not find the values of this one. No member still needs them: members leave only
-    // after all have arrived.
+    // A member that has left returns before the last member leaves, and begins the next
+    // rendezvous, which must not find the values of this one. No member still needs these values:
+    // members leave only after all have arrived.
     for (const auto& [other, value] : scope.values) {
       const std::string_view whose = member_of(other);
       if (whose.empty() || scope.left.contains(whose)) continue;
-      scope.staying.emplace(whose, take(kEntryBytes + whose.size()));  // less than its value frees
+      scope.staying.emplace(whose, take(kEntryBytes + whose.size()));  // less than the value frees
     }
     scope.values.clear();
     scope.left.clear();

@@ -1,7 +1,7 @@
 // The store for the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their
 // values, by scope and key, separately from the job's signed store, and limits their memory. A scope
 // with members is emptied after each member has left it by DELETE; the members can then use it for the
-// next rendezvous. No I/O, one thread at a time. A session calls it on the server's loop.
+// next rendezvous. No I/O, one thread at a time. A session calls the store on the server's loop.
 #pragma once
 
 #include <map>

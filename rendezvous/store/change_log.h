@@ -1,6 +1,6 @@
 // The log of changed keys of a store, in order, and the clients that wait for the next change below a
-// prefix. Keeps a bounded number of changes. No I/O. StoreState owns it and calls it, on one thread at a
-// time. Callbacks run inside `add` and must not call back in.
+// prefix. Keeps a bounded number of changes. No I/O. StoreState owns and calls the ChangeLog, on
+// one thread at a time. Callbacks run inside `add` and must not call back in.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class ChangeLog {
   };
 
   uint64_t revision_;
-  std::deque<Changes::Change> log_;  // the last change made revision_
+  std::deque<Changes::Change> log_;  // the last change has the number revision_
   size_t log_bytes_ = 0;             // bytes of the keys in log_
   std::map<uint64_t, Watcher> watchers_;
   uint64_t next_ticket_ = 1;

@@ -1,5 +1,5 @@
-// The interface to durable storage outside the server. After a server is lost, the next server
-// resumes the job from it; etcd implements it (etcd/etcd_store.h). StoreState, Exchanges and
+// The interface to durable storage outside the server. After a server is lost, the next server resumes the
+// job from this storage. EtcdStore implements the interface (etcd/etcd_store.h). StoreState, Exchanges and
 // Membership write each change as a record (records.h). A session sends a reply only after the
 // records on which it depends are stored. Lives on the server's loop.
 #pragma once
@@ -33,8 +33,8 @@ class DurableStore {
   // Removes all records whose names begin with the prefix. Must be the only change between two seals.
   virtual void remove_below(std::string prefix) = 0;
   virtual void seal() = 0;
-  // True if all earlier changes are stored and this server owned the job at some moment after the
-  // call began. False if it no longer owns the job: its values may be outdated, and it must not reply.
+  // Returns true if all earlier changes are stored and this server owned the job at some moment after the call
+  // began. Returns false if this server no longer owns the job: its values may be outdated, and it must not reply.
   virtual net::Task<bool> confirm() = 0;
   // Calls the function once, with the reason, when this server no longer owns the job. From then on,
   // confirm() returns false.

@@ -1,6 +1,6 @@
 // Exchanges of a server: each of `count` parties stores one record under its index and gets the
 // requested parties' records, in one request. Exchanges owns these records and the waiting
-// requests. No I/O; StoreService calls it, on one thread at a time. Clients parse the replies by
+// requests. No I/O; StoreService calls Exchanges, on one thread at a time. Clients parse the replies by
 // the functions below. Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 
@@ -24,7 +24,7 @@ std::string to_text(const Ranges& ranges);
 Result<Ranges> parse_ranges(std::string_view text, int count);
 Ranges ranges_of(std::vector<int> indices);
 
-// A record with its index. PROTOCOL.md defines the text of several, ascending.
+// A record with its index. PROTOCOL.md defines the text of several records, ascending.
 struct Record {
   int index = 0;
   Bytes bytes;
@@ -47,7 +47,7 @@ class Exchanges {
     uint64_t id = 0;
   };
 
-  // From now on, each change is written to `durable`.
+  // Sets the durable store to which each later change is written.
   void write_to(DurableStore* durable) { durable_ = durable; }
   // Restores a record of an earlier server. `name` is without its first byte, the kind. Call it
   // before all other functions.

@@ -1,6 +1,6 @@
-// Assigns ranks to workers that know only their host: when `size` workers have joined, each gets a
-// place. Owns the list of workers and the requests that wait for a place. No I/O; it reads the clock
-// only for the time at which a worker joined. StoreService owns it and calls it on the server's loop.
+// Assigns ranks to workers that know only their host: when `size` workers have joined, each worker gets
+// a place. Owns the list of workers and the requests that wait for a place. No I/O; reads the clock only for
+// the time at which a worker joined. StoreService owns the Membership and calls it on the server's loop.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Place {
   int local_rank = 0;
   int local_size = 1;
   int cross_rank = 0;  // index of the host among the hosts that have this local rank
-  int cross_size = 1;  // number of these hosts
+  int cross_size = 1;  // number of hosts with this local rank
   int generation = 0;
 
   friend bool operator==(const Place&, const Place&) = default;
@@ -43,7 +43,7 @@ class Membership {
   // If `size` is 0, join() returns an error.
   explicit Membership(int size) : size_(size) {}
 
-  // From now on, each change is written to `durable`.
+  // Sets the durable store to which each later change is written.
   void write_to(DurableStore* durable) { durable_ = durable; }
   // Restores the places that an earlier server has assigned. Call it before all other functions.
   Status restore(ByteView record);

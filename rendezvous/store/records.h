@@ -1,6 +1,6 @@
 // The format of the records in a DurableStore: names, answers to clients, records of exchanges, and
 // places; the record of a value is the value. Stateless, without I/O; the readers accept any bytes.
-// Called by StoreState, AnsweredCalls, Exchanges and Membership.
+// StoreState, AnsweredCalls, Exchanges and Membership use this format.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // The content of a store. Owns the values, the callbacks that wait for values, the log of changes and the
-// answered calls. No I/O, no clock, no lock. Its owner, StoreService, calls it from one thread at a time.
+// answered calls. No I/O, no clock, no lock. The owner, StoreService, calls StoreState from one thread at a time.
 // Callbacks run inside the call that triggers them and must not call back in.
 #pragma once
 
@@ -36,11 +36,11 @@ class AnsweredCalls {
   struct Answer {
     uint64_t sequence = 0;
     Status status;
-    bool swapped = false;  // compare-and-set: whether it set the key
+    bool swapped = false;  // compare-and-set: whether the call set the key
     ValuePtr value;        // compare-and-set: the current value
   };
 
-  // From now on, each record is written to `durable`.
+  // Sets the durable store to which each later record is written.
   void write_to(DurableStore* durable) { durable_ = durable; }
 
   // Returns the answer to a repeated call; nullopt for a new call. For a call older than the client's
@@ -70,7 +70,7 @@ class StoreState {
     enum class RecordKind { kKey, kWatch } kind = RecordKind::kKey;
   };
 
-  // From now on, each change is written to `durable`.
+  // Sets the durable store to which each later change is written.
   void write_to(DurableStore* durable);
   // Restores a record of an earlier server. Call it before all other functions.
   Status restore(std::string_view record_name, ByteView record);
@@ -98,7 +98,7 @@ class StoreState {
   Ticket wait(std::string_view key, OnValue on_value);
   void withdraw(const Ticket& ticket);
 
-  // True if no value exists, and no request waits for a key.
+  // Returns true if no value exists, and no request waits for a key.
   bool is_blank() const { return entries_.empty(); }
   size_t key_count() const { return key_count_; }
   size_t value_bytes() const { return value_bytes_; }

@@ -1,5 +1,5 @@
 // The interface of a job's key-value store, through which processes that share only an address find
-// each other. HttpStore and UnsignedHttpStore implement it; the runtime and the agents call it.
+// each other. HttpStore and UnsignedHttpStore implement the interface; the runtime and the agents call it.
 // Each call blocks its thread until it is complete or its deadline has passed. Several threads may
 // call concurrently. A key is one byte or more, any bytes; all keys belong to one job.
 #pragma once
@@ -41,7 +41,7 @@ class Store {
   virtual ~Store() = default;
 
   virtual Status set(std::string_view key, ByteView value, Deadline deadline) = 0;
-  // kNotFound if the key is absent.
+  // Returns kNotFound if the key is absent.
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
   // Blocks until the key is set. kDeadlineExceeded names the key.
   virtual Result<Bytes> wait(std::string_view key, Deadline deadline) = 0;

@@ -1,5 +1,5 @@
-// Checks of keys and values that every Store makes, and their errors. Stateless functions; stores
-// and the server call them.
+// The checks of keys and values that every Store makes, and the errors of these checks. Stores and the server call
+// these stateless functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A value of a server's store. StoreState and the replies that send the value share its ownership;
-// it is immutable.
+// A value of a server's store. StoreState and the replies that send the value share its ownership.
+// Immutable.
 #pragma once
 
 #include <memory>

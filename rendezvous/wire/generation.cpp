@@ -72,7 +72,7 @@ std::vector<PlaceAnswer> answers_of(const Generation& generation) {
   return answers;
 }
 
-// Two lines. The second has the generation, three pairs of rank and size, 1 for new members, and an AnswerKind.
+// Writes two lines. The second has the generation, three pairs of rank and size, 1 for new members, and an AnswerKind.
 Bytes encode(const PlaceAnswer& answer) {
   const Place& place = answer.place;
   return to_bytes(cat(kFirstLine, "\n", place.generation, " ", place.rank, " ", place.size, " ",

@@ -46,13 +46,12 @@ enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded
 
 // The function in which a process requests its place.
 enum class PlaceRequestFrom : int32_t {
-  kInit = 0,  // hvd.init. While other ranks train, the answer is provisional.
-  kCollective =
-      1,  // its first collective after a provisional answer. It cannot take another place.
-  kElasticRun = 2,  // hvd.elastic.run after a provisional answer. It takes any place.
+  kInit = 0,        // hvd.init; while other ranks train, the answer is provisional
+  kCollective = 1,  // first collective after a provisional answer; takes no other place
+  kElasticRun = 2,  // hvd.elastic.run after a provisional answer; takes any place
 };
 
-// The number of commits of a process of an older release, which does not count them.
+// Stands for the number of commits of a process of an older release, which does not count commits.
 constexpr int32_t kUncountedCommits = 1'000'000;
 
 struct PlaceRequest {
@@ -102,7 +101,7 @@ struct Generation {
 
   bool has_new_members() const;
 };
-// The answers to the members, by rank.
+// Returns the answers to the members, by rank.
 std::vector<PlaceAnswer> answers_of(const Generation& generation);
 
 }  // namespace hvd::rendezvous

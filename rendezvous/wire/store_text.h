@@ -1,5 +1,5 @@
 // Texts of the answers to list, watch and swap, as PROTOCOL.md defines them. Stateless, without
-// I/O; the server writes them and HttpStore parses them. The parsers accept any bytes.
+// I/O; the server writes the texts and HttpStore parses them. The parsers accept any bytes.
 #pragma once
 
 #include <string>
