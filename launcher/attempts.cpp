@@ -38,7 +38,7 @@ bool others_suffice(const LaunchSettings& settings, const HostPool& pool, const 
 // The next launch of the job, or the end of the command.
 struct Next {
   std::optional<SlotPlan> plan{};
-  int exit_code = 0;  // if there is no plan
+  int exit_code = 0;  // used if there is no plan
 };
 
 // The launches of one job, one after another.
@@ -49,13 +49,13 @@ class Launches {
   virtual Next first() = 0;
   virtual Next after(const JobEnd& end) = 0;
   virtual uint32_t generation() const = 0;
-  // The job's history since the first launch, for run_job().
+  // Returns the job's history since the first launch, for run_job().
   virtual JobHistory* history() = 0;
   // Returns whether a spare can replace this host of the plan.
   virtual bool has_spare(int host) const = 0;
 };
 
-// Sleeps until `time`. Returns the signal that ends the job before, or 0.
+// Sleeps until `time`. Returns the signal that ends the job earlier, or 0.
 int sleep_until(Clock::time_point time) {
   net::asio::io_context loop(1);
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
@@ -111,11 +111,11 @@ class ConstantLaunches : public Launches {
   }
 
  private:
-  // Returns whether to use a lost host again: its programs may start, or it may be reachable later.
+  // Returns whether a lost host can be used again: its programs may start, or the host may become reachable.
   bool may_use_again(const JobEnd& end) const {
     return !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
   }
-  // Replaces each slow host at most once per job: a slow spare stays.
+  // Replaces each slow host at most once per job: a spare that is slow stays.
   Next without_slow(int host) {
     const Replacement replaced = replace_hosts(plan_, {host}, spares_);
     for (const std::string& sentence : replaced.sentences) print_message(sentence);
@@ -125,7 +125,7 @@ class ConstantLaunches : public Launches {
     return again();
   }
 
-  // Keep the exit code of the previous attempt, which is more useful than that of the failed restart.
+  // Keeps the exit code of the previous launch, which is more useful than the exit code of a failed restart.
   void note_exit_code(const JobEnd& end) {
     if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code_ = end.exit_code;
@@ -192,17 +192,17 @@ class ConstantLaunches : public Launches {
   const std::chrono::duration<double> start_limit_;
   Clock::time_point launched_{};
   int short_launches_ = 0;           // consecutive short launches
-  Clock::time_point reach_until_{};  // until then a lost host may be unreachable
+  Clock::time_point reach_until_{};  // until this time, a lost host may be unreachable
   SlotPlan plan_;
   std::vector<Host> spares_;
   std::set<std::string> slow_;  // spares that replaced slow hosts
-  bool has_spares_ = false;     // at the beginning
+  bool has_spares_ = false;     // the job had spares at its beginning
   int restarts_ = 0;
   uint32_t generation_ = 0;
   int exit_code_ = 0;
 };
 
-// An elastic job. It is launched again when its ranks change and the program must restart for this.
+// An elastic job. It is launched again when its ranks change and the program must restart for the change.
 class ElasticLaunches : public Launches {
  public:
   explicit ElasticLaunches(const Options& options) : options_(options) {}
@@ -219,7 +219,7 @@ class ElasticLaunches : public Launches {
   }
 
   Next after(const JobEnd& end) override {
-    // A host that was running before but cannot be prepared again has failed.
+    // A host that ran ranks earlier but cannot be prepared again has failed.
     const bool lacks_hosts =
         end.exit_code == kExitBadInput && !end.has_started && !end.failed_hosts.empty() &&
         (launched_ > 0 ||
@@ -265,7 +265,7 @@ class ElasticLaunches : public Launches {
   std::vector<Host> hosts_;  // the initial hosts
   SlotPlan plan_;
   std::optional<JobHistory> history_;  // since the first launch
-  uint32_t launched_ = 0;              // the first generation of the launch
+  uint32_t launched_ = 0;              // the first generation of the current launch
 };
 
 }  // namespace
@@ -282,7 +282,7 @@ int run_attempts(const Options& options, const LaunchEvents& events) {
   prepare_process(options);
   const auto folder = take_output_folder(options.settings);
   if (!folder.ok()) return refuse(folder.status());
-  ResolvedEnvironment environment;  // equal for all launches
+  ResolvedEnvironment environment;  // the same for all launches
   while (next.plan) {
     JobHistory* const history = launches->history();
     next = launches->after(run_job(options, *next.plan, launches->generation(), environment,

@@ -1,5 +1,6 @@
-// Runs the launches of a job: again after a failure, on spare hosts instead of failed ones (--spares), and from
-// the beginning (--max-restarts); an elastic job also when its ranks change. The launcher's main calls it.
+// Runs the launches of a job: again after a failure, on spare hosts instead of failed hosts (--spares), and from the
+// beginning (--max-restarts). An elastic job is also launched again when its ranks change. The launcher's main calls
+// this code.
 #pragma once
 
 #include "launcher/output/launch_events.h"

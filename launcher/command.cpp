@@ -45,7 +45,7 @@ std::string absolute(const std::string& path) {
   return error ? path : found.lexically_normal().string();
 }
 
-// A file that is missing is made: the launcher is the first to need it.
+// Reads the token. If the file is missing, creates it, because the launcher is the first process that needs it.
 Result<Secret> take_token(const LaunchSettings& settings) {
   const std::string path = settings.join.token_file.value_or("");
   const std::optional<int> fd = settings.join.token_fd;
@@ -57,9 +57,9 @@ Result<Secret> take_token(const LaunchSettings& settings) {
   return read_token(path, fd);
 }
 
-// Where an agent on another host finds this launcher, as --join takes it.
+// Returns the address of this launcher for agents on other hosts, as --join accepts it.
 std::string address_for_others(const LaunchSettings& settings, const net::Endpoint& bound) {
-  if (settings.join.tls_cert.has_value()) {  // a certificate is for a name
+  if (settings.join.tls_cert.has_value()) {  // a certificate is valid for a name
     char name[256] = "";
     ::gethostname(name, sizeof name - 1);
     return cat("https://", name, ":", bound.port);
@@ -74,10 +74,10 @@ std::string address_for_others(const LaunchSettings& settings, const net::Endpoi
   return cat("127.0.0.1:", bound.port);
 }
 
-// The command that a user types on a host to join it to the job.
+// Returns the command that a user types on a host to join it to the job.
 std::string join_command(const LaunchSettings& settings, const net::Endpoint& bound) {
   const std::string file = settings.join.token_file.value_or("");
-  std::error_code ignored;  // a pipe of this shell is no file there
+  std::error_code ignored;  // a pipe of this shell is not a file on the other host
   const bool is_file = std::filesystem::is_regular_file(file, ignored);
   std::string command = cat("horovod-agent --join ", address_for_others(settings, bound),
                             " --token-file ", is_file ? shell_quote(absolute(file)) : "FILE");
@@ -85,7 +85,7 @@ std::string join_command(const LaunchSettings& settings, const net::Endpoint& bo
   return command;
 }
 
-// This machine, with a rank for each GPU that a program sees, else with one.
+// Returns this machine, with a rank for each GPU that a program sees, or with one rank.
 std::vector<Host> this_machine() {
   const int gpus = visible_gpus(count_gpus(), environment_variable("CUDA_VISIBLE_DEVICES"));
   print_message(gpus > 1    ? cat(gpus, " ranks, one per GPU; -np 1 for one")
@@ -94,8 +94,8 @@ std::vector<Host> this_machine() {
   return {{"localhost", "", std::max(gpus, 1)}};
 }
 
-// The hosts where `status` says that neither a number of ranks nor hosts are given. Often the user means a command of
-// horovodrun, or writes -np behind the command.
+// Returns the hosts if neither a number of ranks nor hosts are given (`status`). Often the user means a command of
+// horovodrun, or writes -np after the command.
 Result<std::vector<Host>> hosts_without_number(const Options& options, const Status& status) {
   for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by"}) {
     if (options.settings.table().is_set(key)) return status;
@@ -130,7 +130,7 @@ Result<JoinQueue::Wanted> wanted_hosts(const LaunchSettings& settings) {
   return wanted;
 }
 
-// Makes the rendezvous server of a job whose hosts join it.
+// Creates the rendezvous server of a job whose hosts join it.
 Result<std::unique_ptr<rendezvous::Server>> make_server(net::asio::io_context& loop,
                                                         const LaunchSettings& settings,
                                                         const JobIdentity& identity,
@@ -145,7 +145,7 @@ Result<std::unique_ptr<rendezvous::Server>> make_server(net::asio::io_context& l
   return std::make_unique<rendezvous::Server>(loop.get_executor(), std::move(of_server));
 }
 
-// The number of a signal that has ended the wait, or 0.
+// Waits for hosts. Returns the number of the signal that has ended the wait, or 0.
 Result<int> wait_for_hosts(net::asio::io_context& loop, JoinQueue& join_queue, double seconds) {
   Status status;
   int signal = 0;

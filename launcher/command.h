@@ -10,20 +10,20 @@
 
 namespace hvd::launcher {
 
-// Answers a question as is_question() defines it; the exit code.
+// Answers a question (see is_question()). Returns the exit code.
 int answer(const Options& options);
 
-// Plans the ranks from the chosen hosts and -np, without the spare hosts of --spares, which the caller gets.
+// Plans the ranks on the chosen hosts with -np. The spare hosts of --spares are not planned, but returned in `spares`.
 Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares = nullptr);
 
-// --listen: the hosts join by themselves.
+// Returns whether the hosts join by themselves (--listen).
 bool is_joined(const Options& options);
 int run_joined_job(const Options& options, const LaunchEvents& events);
 
 // Returns the directory of --output-filename for the whole job. Prints where the files of an earlier run are.
 Result<OutputFolder> take_output_folder(const LaunchSettings& settings);
 
-// --dry-run.
+// Handles --dry-run.
 int show_plan(const Options& options, const SlotPlan& plan);
 
 }  // namespace hvd::launcher

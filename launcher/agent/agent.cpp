@@ -30,9 +30,9 @@
 namespace hvd::launcher {
 namespace {
 
-// The lease until the job sets its own: immediately, or, for hosts that join, after some pings.
+// The lease until the job sets its own lease: the job does so at once, or, for hosts that join, after some pings.
 constexpr double kFirstLeaseSeconds = 60;
-// If the loop wakes this much after its deadline, the agent was stopped.
+// If the loop wakes this long after its deadline, the agent was stopped.
 constexpr std::chrono::seconds kOverslept{1};
 // Seconds after the lease until the guardian treats the agent as hung. A slow agent has ended its ranks by then.
 constexpr double kWatchdogMargin = 2;
@@ -44,7 +44,7 @@ constexpr double kGiveUpSeconds = 10;
 // The same limit if all remaining processes are in state D (uninterruptible sleep).
 constexpr double kStuckSeconds = 1.5;
 
-// The end after SIGTERM to every process on the host, which only schedulers send.
+// Returns the Ending after every process on the host got SIGTERM, which only schedulers send to all processes.
 Ending ended_with_all(const Environment& environment) {
   for (const auto& [name, variable] :
        {std::pair("Slurm", "SLURM_JOB_ID"), std::pair("PBS", "PBS_JOBID"),
@@ -95,7 +95,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
       reachability_(loop_),
       pmix_(loop_, std::move(folder),
             [this](const PmixReport& report) {
-              // Ignore MPI_Init failures during the end of the job, which ends ranks one after another.
+              // Ignore failures of MPI_Init while the job ends, because ranks then end one after another.
               if (report.failure.empty() || !state_.is_ending()) outbox_.put(report);
             }),
       world_reports_(loop_,
@@ -152,8 +152,8 @@ int Agent::run() {
     if (const auto status = exit_status()) return *status;
     const Deadline next = next_deadline();
     loop_.turn(next);
-    // Only time in which this process ran counts against the lease: if the whole job was stopped, its launcher
-    // could not send a ping.
+    // Only time during which this process ran counts against the lease: if the whole job was stopped, the launcher
+    // could not send a ping either.
     const bool was_stopped = !next.is_never() && Clock::now() - next.time() > kOverslept;
     if (was_stopped && lease_.deadline().passed()) renew_lease();
     watch_over();
@@ -170,7 +170,7 @@ std::optional<int> Agent::exit_status() {
   }
   if (!link_.state().ok()) lose_link();
   if (!link_.is_closed()) return {};
-  finish_when_over();  // without ranks, no event calls it
+  finish_when_over();  // without ranks, no event would call it
   return state_.now() == AgentState::kFinished ? std::optional(1) : std::nullopt;
 }
 
@@ -229,7 +229,7 @@ void Agent::finish_when_over() {
   const bool is_over = state_.runs_ranks() ? ranks_.have_ended() : state_.is_ending();
   if (!is_over || state_.now() == AgentState::kFinished) return;
   const bool is_given_up = state_.now() == AgentState::kKilling && state_.deadline().passed();
-  samples_.stop();  // its child process belongs to no rank
+  samples_.stop();  // a query's process belongs to no rank
   if (!is_given_up && samples_.is_asking()) return;
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
@@ -260,7 +260,7 @@ void Agent::finish(bool is_given_up) {
   world_reports_.close();
   const bool may_be_alone = (!state_.is_ending() || has_run_to_its_end_) && !pmix_.was_used();
   const uint8_t is_independent = may_be_alone ? independence_.verdict() : uint8_t{0};
-  // The urgency of output, so that this message does not overtake output.
+  // Send with the urgency of output, so that this message does not overtake output.
   std::string left_behind = written_files_;
   if (is_given_up && !is_childless()) {
     left_behind =
@@ -292,7 +292,7 @@ void Agent::on_signal() {
   }
 }
 
-// Whether this is the SIGHUP of an earlier connection's command, which the launcher ended with the guardian's group.
+// Returns whether the signal is the SIGHUP that the group got when the launcher ended an older connection's command.
 bool Agent::is_end_of_old_command(const OutsideSignal& signal) const {
   const bool is_lone = !signal.is_launchers && !signal.has_reached_ranks;
   return signal.number == SIGHUP && is_lone && link_.has_moved();
@@ -305,9 +305,9 @@ void Agent::act(const OutsideSignal& signal) {
     if (!is_launchers) outbox_.put(Signalled{number});
     return;
   }
-  // SIGHUP means that the launcher has ordered the end. Ranks that handle SIGHUP get it first.
+  // SIGHUP from the launcher means that it has ordered the end. Ranks that handle SIGHUP get it before the end signal.
   if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
-  // If ranks got this signal directly, only SIGTERM ends the job: they may handle others and continue.
+  // If ranks got this signal directly, only SIGTERM ends the job: ranks may handle other signals and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
   if (!is_launchers && !state_.is_ending() && !announce_end(signal)) return;
   end(job_.kill_grace_seconds, has_reached_ranks && number == SIGTERM);
@@ -323,12 +323,12 @@ bool Agent::announce_end(const OutsideSignal& signal) {
     return false;
   }
   if (signal.number == SIGTERM && !signal.has_reached_ranks && leave()) return false;
-  outbox_.put(end);  // Failed would drop the ranks' last lines
+  outbox_.put(end);  // not Failed, which would drop the ranks' last lines
   return true;
 }
 
 // Lets the ranks of an elastic job run until their next commit, after which the launcher ends them. Returns false if
-// they have already had that time.
+// the ranks have already had that time.
 bool Agent::leave() {
   if (state_.now() == AgentState::kLeaving || job_.leave_grace_seconds == 0) return false;
   state_.move(AgentState::kLeaving, Deadline::after_seconds(job_.leave_grace_seconds));
@@ -341,12 +341,12 @@ void Agent::reap_ranks() { ranks_.reap(state_.is_ending(), state_.now() == Agent
 void Agent::reap() {
   independence_.look_at_master_port();
   reap_ranks();
-  // This process may now be the parent of an ended process's children.
+  // This process may now be the parent of an ended process's children, so kill again.
   if (state_.now() == AgentState::kKilling) kill_what_is_left();
 }
 
 void Agent::end(double grace_seconds, bool has_signal_already) {
-  reap_ranks();  // first, so that exits before this order do not count as caused by it
+  reap_ranks();  // first, so that exits before this order do not count as its effects
   const Deadline kill_at = Deadline::after_seconds(grace_seconds);
   if (state_.now() == AgentState::kEnding) state_.hasten(kill_at);
   if (state_.is_ending()) return;
@@ -355,7 +355,8 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   const bool is_held = hold_.is_holding();
   if (grace_seconds > 0) hold_.let_go();
   hold_.end();
-  if (is_held && grace_seconds == 0) return kill_what_is_left();  // they must not run again
+  // Stopped ranks must not run again.
+  if (is_held && grace_seconds == 0) return kill_what_is_left();
   // SIGCONT lets stopped processes handle the end signal.
   if (has_signal_already)
     signal_descendants({SIGCONT});
@@ -368,7 +369,7 @@ void Agent::kill_what_is_left() {
     state_.move(AgentState::kKilling, Deadline::after_seconds(kGiveUpSeconds));
   }
   signal_descendants({SIGKILL}, {pmix_.pid()});
-  // Finish early if the rest is stuck: the launcher waits little longer, and must get the names of these processes.
+  // Finish early if the remaining processes are stuck: the launcher waits little longer, and must get their names.
   const bool is_long = state_.deadline().seconds_left() < kGiveUpSeconds - kStuckSeconds;
   if (is_long && are_stuck_in_kernel({pmix_.pid()})) state_.hasten(Deadline::after_seconds(0));
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
@@ -396,7 +397,7 @@ void Agent::lose_link(bool is_given_up) {
   if (is_noteworthy) {
     std::fprintf(stderr, "horovod-agent: %s\n", link_.state().message().c_str());
   }
-  // A launcher that has abandoned this host may have replaced its ranks, so these ranks must not save files now.
+  // A launcher that has abandoned this host may have replaced its ranks, so ranks on this host must not save files now.
   is_given_up |= lease_.deadline().passed() || hold_.is_holding() ||
                  link_.state().code() == Code::kFailedPrecondition;
   link_.close();
@@ -522,7 +523,7 @@ void Agent::execute(const End& order) {
 }
 
 void Agent::execute(const EndRank& order) {
-  reap();  // first, so that exits before this order do not count as caused by it
+  reap();  // first, so that exits before this order do not count as its effects
   if (!state_.is_ending()) ranks_.end(order.rank, job_.end_signal, order.grace_seconds);
 }
 
@@ -563,7 +564,7 @@ void Agent::execute(const Prepare& order) {
         {}});
   }
   if (job_.has_environment) {
-    // In a Slurm step or on the launcher's machine, the environment contains these settings, with passwords of indexes.
+    // In a Slurm step or on the launcher's machine, the environment contains pip's settings, with passwords of indexes.
     std::erase_if(environment_, [](const auto& variable) {
       return variable.first.starts_with("PIP_") || variable.first.starts_with("UV_");
     });
@@ -597,7 +598,7 @@ void Agent::execute(const Prepare& order) {
 }
 
 Status Agent::open_listeners(uint32_t store_credit) {
-  // The kernel shows bound socket names to all users. This name does not reveal the name of the store's socket.
+  // The kernel shows the names of bound sockets to all users. This name does not reveal the name of the store's socket.
   HVD_RETURN_IF_ERROR(aggregator_.listen(rendezvous::aggregation_socket_name(store_.name()), job_));
   HVD_RETURN_IF_ERROR(store_.listen(store_credit));
   HVD_RETURN_IF_ERROR(world_reports_.listen());
@@ -613,7 +614,8 @@ Status Agent::open_listeners(uint32_t store_credit) {
   return reserve_master_port();
 }
 
-// Empty if no other host can need the environment, and for invalid settings, which open_listeners() reports.
+// Returns no addresses if no other host can need the environment, or if settings are invalid (open_listeners() reports
+// it).
 EnvironmentTransfer::Network Agent::transfer_network() const {
   if (job_.hosts < 2) return {};
   const auto ports = net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE"));
@@ -655,7 +657,7 @@ void Agent::execute(const Start& start) {
   }));
 }
 
-// Reports the result of the start to the launcher, once the last rank has started or one has failed to start.
+// Reports the result of the start to the launcher, once the last rank has started or a rank has failed to start.
 void Agent::conclude_start(const Status& status) {
   if (status.ok() && ranks_.is_starting()) return;
   if (status.ok()) {

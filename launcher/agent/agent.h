@@ -37,9 +37,9 @@ namespace hvd::launcher {
 
 class Agent {
  public:
-  // The signals of agent_signals() must be blocked. `folder`: for files of the job. `staging`: for
-  // a copy of the user's code. The parent process of the agent removes both. The agent's ranks end if
-  // `watchdog` reports that this process hangs.
+  // The signals of agent_signals() must be blocked. `folder`: for files of the job. `staging`: for a copy of the user's
+  // code. The agent's parent process removes the two folders. The agent's ranks end if `watchdog` reports that this
+  // process hangs.
   Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
         std::string folder, std::string staging, Watchdog& watchdog);
   ~Agent();
@@ -94,14 +94,14 @@ class Agent {
   // `is_given_up`: the launcher counts this host as lost.
   void lose_link(bool is_given_up = false);
   void renew_lease();
-  // The exit status, once the launcher knows the end of the job or the link is lost.
+  // Returns the exit status once the launcher knows the end of the job or the link is lost.
   std::optional<int> exit_status();
   void watch_over();
   void on_state_deadline();
   void finish_when_over();
   bool is_removing_staged_code();
   void finish(bool is_given_up);
-  // The members with a deadline of their own: each has deadline() and on_deadline().
+  // The members that have a deadline: each member has deadline() and on_deadline().
   auto timers() {
     return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, hold_, inspections_,
                     samples_, link_, host_preparation_.transfer(), independence_);
@@ -125,7 +125,7 @@ class Agent {
   PmixHelper pmix_;
   WorldReports world_reports_;
   Independence independence_;
-  bool has_run_to_its_end_ = false;  // the ranks ended by themselves but left processes
+  bool has_run_to_its_end_ = false;  // the ranks ended by themselves but left processes running
   Staging staging_;
   BlockingCall removal_;       // removes staging_
   std::string written_files_;  // result of describe_written_files()

@@ -30,19 +30,19 @@ enum class AgentState : uint8_t {
   kFinished,  // no process of the job is left, or SIGKILL does not end it
 };
 
-// Whether the diagram has this move.
+// Returns whether the diagram has this move.
 bool may_move(AgentState from, AgentState to);
 
 class AgentStateMachine {
  public:
   AgentState now() const { return now_; }
   bool runs_ranks() const { return now_ == AgentState::kRunning || now_ == AgentState::kLeaving; }
-  // Whether the job is ending or has ended.
+  // Returns whether the job is ending or has ended.
   bool is_ending() const { return now_ >= AgentState::kEnding; }
-  // The deadline of this state. The caller makes the move.
+  // Returns the deadline of this state. The caller makes the move.
   Deadline deadline() const { return deadline_; }
 
-  // A move that the diagram does not have ends the process.
+  // Makes a move. A move that is not in the diagram ends the process.
   void move(AgentState to, Deadline deadline = Deadline::never());
   // Replaces the deadline of this state if the new one is earlier.
   void hasten(Deadline deadline);

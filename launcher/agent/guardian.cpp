@@ -32,7 +32,7 @@ sigset_t waited_signals() {
   return set;
 }
 
-// Reaps all ended processes. Returns true if the agent was among them.
+// Reaps all ended processes. Returns true if the agent was one of them.
 bool reap(pid_t agent, int& agent_status) {
   bool is_agent_gone = false;
   int status = 0;
@@ -47,7 +47,7 @@ bool reap(pid_t agent, int& agent_status) {
   }
 }
 
-// Kills in a loop: when a process ends, its children may become ours, and SIGCHLD wakes the loop.
+// Kills in a loop: when a process ends, its children may become children of this process, and SIGCHLD wakes the loop.
 void kill_everything(const sigset_t& signals) {
   timespec end{};
   ::clock_gettime(CLOCK_MONOTONIC, &end);
@@ -100,8 +100,8 @@ timespec turn_of(const Watchdog& watchdog) {
 }
 
 int guard(pid_t agent, const sigset_t& signals, Watchdog& watchdog) {
-  // Close the guardian's copies of the agent's link, because otherwise the launcher could not see the
-  // end of the link.
+  // Close the guardian's copies of the agent's link. With open copies, the launcher could not see the end of the
+  // link.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
     ::dup2(null, STDIN_FILENO);
@@ -118,7 +118,7 @@ int guard(pid_t agent, const sigset_t& signals, Watchdog& watchdog) {
     } else if (number < 0 && errno == EAGAIN && watchdog.is_hung_after_turn()) {
       std::fprintf(stderr,
                    "horovod-agent: the agent hangs or is stopped, so its ranks are killed\n");
-      status = SIGKILL;  // a status as of wait(2)
+      status = SIGKILL;  // a status in the format of wait(2)
       break;
     } else if (number > 0) {
       ::sigqueue(agent, passed_on(number), {.sival_int = number});
@@ -173,8 +173,8 @@ int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
   }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != guardian) return 1;
-  // Leave the session of a terminal that may have started the guardian, so that only the
-  // launcher handles Ctrl-C.
+  // The session may be that of a terminal. Leave it, so that only the launcher handles
+  // Ctrl-C.
   ::setsid();
   title.restore();
   const int status = agent(watchdog);

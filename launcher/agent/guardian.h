@@ -1,6 +1,6 @@
-// The guardian process, the parent of the agent. It waits for the agent's end, and then kills all remaining
-// descendants of the agent and ends. The guardian also kills an agent that hangs or is
-// stopped for longer than its lease. The agent detects the end of its guardian. The agent's main starts the guardian.
+// The guardian process, the parent of the agent. The guardian waits for the agent's end, then kills all remaining
+// descendants of the agent, and ends. The guardian also kills an agent that hangs or is stopped for longer than its
+// lease. The agent detects the end of its guardian. The agent's main starts the guardian.
 #pragma once
 
 #include <csignal>
@@ -19,9 +19,9 @@ sigset_t agent_signals();
 // agent received directly.
 int passed_on(int number);
 
-// Forks. `agent` runs in the child, and its return value is the child's exit status. This process becomes
-// the guardian: it changes its process title in `arguments`, which are those of main(), removes the
-// agent's folders after the agent's end, and returns the agent's exit status, or 128 + its signal.
+// Forks. `agent` runs in the child, and returns the child's exit status. This process becomes the guardian: it changes
+// the process title in `arguments`, which are main()'s arguments, removes the agent's `folders` after the agent's end,
+// and returns the agent's exit status, or 128 plus the signal that ended the agent.
 int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
                 const std::vector<std::string>& folders);
 

@@ -1,4 +1,5 @@
-// The maximum silence of the launcher. Agent owns it, and abandons the job when the deadline has passed. One thread.
+// The lease: the maximum silence of the launcher. Agent owns this object, and abandons the job at its deadline. One
+// thread.
 #pragma once
 
 #include "base/clock.h"
@@ -9,7 +10,7 @@ class LauncherLease {
  public:
   explicit LauncherLease(double seconds) { set(seconds); }
 
-  // Sets the length, and renews the lease. 0: the launcher may be silent for any time.
+  // Sets the length of the lease, and renews the lease. 0: the launcher may be silent for any time.
   void set(double seconds) {
     seconds_ = seconds;
     renew();

@@ -41,7 +41,7 @@ int fail(std::string_view sentence) {
   return kFailed;
 }
 
-// Closes descriptors, for example of a login shell, that the job must not inherit.
+// Closes inherited descriptors, for example of a login shell, which the ranks must not inherit.
 void close_inherited() {
   if (::syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0) == 0) return;
   const long limit = ::sysconf(_SC_OPEN_MAX);
@@ -154,7 +154,8 @@ Result<Options> parse(int argc, char** argv) {
   return options;
 }
 
-// Call before parse(), which reads the token: it can be read only once.
+// Returns whether the options need TLS. Call before parse(), which reads the token, because a token can be read only
+// once.
 bool joins_by_tls(int argc, char** argv) {
   const auto has = [&](std::string_view flag) {
     return std::find(argv, argv + argc, flag) != argv + argc;

@@ -29,7 +29,7 @@ namespace {
 // The time limit for the helper's answer, while ranks wait in MPI_Init. The disk with the library may be slow.
 constexpr double kAnswerSeconds = 60;
 constexpr double kEndSeconds = 2;
-// The number of ports besides those of the ranks: the agent's two, the helper's, and one that each host needs.
+// The number of ports besides the ranks' ports: two of the agent, the helper's port, and a port that each host needs.
 constexpr int kPorts = 4;
 
 // Returns the program as an unnamed file.
@@ -60,7 +60,7 @@ uint16_t port_of(const UniqueFd& listener) {
   return address.ok() ? net::to_endpoint(*address).port : uint16_t{0};
 }
 
-// Whether the loader finds PMIx's library on this host: in a folder of LD_LIBRARY_PATH, or in its cache.
+// Returns whether the loader finds PMIx's library on this host: in a folder of LD_LIBRARY_PATH, or in its cache.
 bool has_library(const Environment& environment) {
   const std::string name = "libpmix.so.2";
   for (const std::string& folder : split(value_of(environment, "LD_LIBRARY_PATH"), ':')) {
@@ -77,7 +77,7 @@ UniqueFd connect_to(const net::Endpoint& server) {
   UniqueFd socket(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const bool is_begun = socket && (::connect(socket.get(), address->get(), address->size) == 0 ||
                                    errno == EINPROGRESS);
-  // Another user may have bound the abstract name of a helper that has ended, so check the user.
+  // Check the user: after the helper's end, another user could have bound its abstract name.
   return is_begun && is_of_this_user(socket.get()) ? std::move(socket) : UniqueFd();
 }
 
@@ -98,7 +98,7 @@ bool PmixHelper::open(const HostJob& job, const Environment& environment) {
   if (choice == "0" || pmix_program().empty()) return false;
   if (choice != "1" && !has_library(environment)) return false;
   const auto ports = net::parse_port_range(value_of(job.environment, "HOROVOD_PORT_RANGE"));
-  // A small range has only the ports that ranks need. Other ports also work, because no firewall blocks 127.0.0.1.
+  // A small range has only the ports that ranks need. Ports outside the range work too: no firewall blocks 127.0.0.1.
   if (ports.ok() && ports->size() >= static_cast<int>(job.ranks.size()) + kPorts) ports_ = *ports;
   if (!listen(pmix_).ok() || !listen(pmi_).ok()) return false;
   remove_unlocked_folders(folder_.substr(0, folder_.rfind('/') + 1), kJobFolder);
@@ -150,8 +150,8 @@ Environment PmixHelper::environment_of(const Environment& rank, const StartOrder
       environment.emplace_back(variable, value);
     }
   };
-  // Without this variable Open MPI 4 assumes that no launcher started the program. The value names a
-  // launcher known to Open MPI, and "ompi" for an mpirun inside this job.
+  // Without this variable, Open MPI 4 assumes that no launcher started the program. The value names a launcher that
+  // Open MPI knows, and "ompi" for an mpirun inside this job.
   suggest("OMPI_MCA_schizo", "jsm,ompi");
   // Open MPI's shared files are in the job's folder, so they are removed with it, even after SIGKILL.
   suggest("OMPI_MCA_btl_vader_backing_directory", folder_);
@@ -199,10 +199,10 @@ void PmixHelper::give_order() {
   const ssize_t size = ::write(process_.input.get(), unsent_.data(), unsent_.size());
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0) unsent_.erase(0, static_cast<size_t>(size));
-  if (size < 0 || unsent_.empty()) forget_order();  // if the helper has ended, read() handles that
+  if (size < 0 || unsent_.empty()) forget_order();  // read() handles the end of the helper
 }
 
-// The pipe remains open and writable, so it must leave the loop, which would report it forever.
+// The pipe remains open and writable, so it must leave the loop, which would otherwise report it forever.
 void PmixHelper::forget_order() {
   unsent_.clear();
   if (process_.input) loop_.unwatch(process_.input.get());
@@ -221,8 +221,8 @@ void PmixHelper::read() {
   while (const auto texts = take_texts(received_)) take(*texts);
 }
 
-// The helper's first message is its port for PMIx and its socket name for PMI-1. Later messages: a rank has connected
-// and how often, all ranks have met, or the sentence of a failure.
+// The helper's first message is its port for PMIx and its socket name for PMI-1. Each later message is one of: a rank
+// has connected, and how often; all ranks have met; the sentence of a failure.
 void PmixHelper::take(const PmixTexts& texts) {
   if (!is_serving_) {
     const auto port = texts.size() == 2 ? parse_int(texts[0]) : std::nullopt;
@@ -271,7 +271,7 @@ void PmixHelper::fail(const std::string& why) {
   end();
 }
 
-// The part of a sentence that explains a helper's end. The PMIx library may have printed other lines.
+// Returns the part of a sentence that explains the helper's end. The PMIx library may have printed other lines.
 std::string PmixHelper::last_words() const {
   std::string errors;
   char buffer[4096];

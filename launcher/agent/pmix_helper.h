@@ -1,9 +1,9 @@
 // Serves PMIx, and PMI-1 for MPICH, to the ranks of this host. The agent listens on two ports of 127.0.0.1, and passes
-// their numbers to the ranks. The first connection starts the helper (launcher/pmix), an executable embedded in the
-// agent: programs without MPI need no server. The agent closes connections of other users, because PMIx trusts the uid
-// that a client sends, and PMI-1 clients send none. Other connections wait until the helper has registered the ranks,
-// and are then relayed to it. If the helper fails, all connections are closed, so that MPI_Init fails, and the report
-// contains the reason. The agent owns it. Lives on the agent's loop and never blocks it.
+// the port numbers to the ranks. The first connection starts the helper (launcher/pmix), an executable embedded in the
+// agent, because programs without MPI need no server. The agent closes connections of other users, because PMIx trusts
+// the uid that a client sends, and PMI-1 clients send no uid. Other connections wait until the helper has registered
+// the ranks, and are then relayed to it. If the helper fails, all connections are closed, so that MPI_Init fails, and
+// the report contains the reason. The agent owns this object. Lives on the agent's loop and never blocks it.
 #pragma once
 
 #include <functional>
@@ -38,19 +38,19 @@ class PmixHelper {
       : loop_(loop), folder_(std::move(folder)), on_report_(std::move(on_report)) {}
   ~PmixHelper();
 
-  // Opens the ports and creates the folder if the job and this host have PMIx. Returns whether they have.
-  // `environment`: the helper's environment.
+  // Opens the ports and creates the folder if the job needs PMIx and this host has it. Returns whether it has opened
+  // them. `environment`: the helper's environment.
   bool open(const HostJob& job, const Environment& environment);
-  // Accepts connections from now on, if the ports are open and the launcher ordered PMIx. `store` is the store's
+  // Accepts connections after the call, if the ports are open and the launcher ordered PMIx. `store` is the store's
   // address for this host.
   void serve(const HostJob& job, const StartOrder& order, const std::string& store);
-  // Returns the variables by which a rank finds PMIx, and others that MPI needs; empty without PMIx. Keeps the
-  // user's values.
+  // Returns the variables by which a rank finds PMIx, and the other variables that MPI needs; empty without PMIx. Keeps
+  // the user's values.
   Environment environment_of(const Environment& rank, const StartOrder& order) const;
 
-  // Whether a rank has connected, and the helper has started.
+  // Returns whether a rank has connected, and the helper has started.
   bool was_used() const { return was_used_; }
-  // A process that is not a rank has ended.
+  // Call when a process that is not a rank has ended.
   void on_reaped(pid_t pid);
   // The running helper's pid, or -1. The helper must not end before the ranks.
   pid_t pid() const { return process_.pid; }
@@ -58,7 +58,7 @@ class PmixHelper {
   bool is_alone() const;
   // Lets the helper clean up and end. Kills it if called after its time limit.
   void end();
-  // When the agent must call on_deadline().
+  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const { return answer_by_.is_never() ? kill_at_ : answer_by_; }
   void on_deadline();
 
@@ -92,8 +92,8 @@ class PmixHelper {
   Environment environment_;  // of the helper
   net::PortRange ports_;
   RankProcess process_;
-  std::string unsent_;       // part of the order
-  std::string received_;     // from the helper
+  std::string unsent_;       // bytes of the order that are not yet written
+  std::string received_;     // bytes from the helper
   bool is_serving_ = false;  // the helper has registered the ranks
   bool was_used_ = false;
   bool has_failed_ = false;

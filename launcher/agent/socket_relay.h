@@ -1,5 +1,5 @@
 // Copies bytes between two connected stream sockets, in both directions, without parsing. Reads a socket again only
-// after the other socket has accepted the earlier bytes. PmixHelper owns it. Lives on the agent's loop.
+// after the other socket has accepted the earlier bytes. PmixHelper owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@ namespace hvd::launcher {
 
 class SocketRelay {
  public:
-  // `on_end`: called once, on the loop, when both sockets have ended or one is broken. May destroy this object.
+  // `on_end`: called once, on the loop, when the two sockets have ended or one of them is broken. May destroy this
+  // object.
   SocketRelay(net::EventLoop& loop, UniqueFd first, UniqueFd second, std::function<void()> on_end);
   ~SocketRelay();
   SocketRelay(const SocketRelay&) = delete;

@@ -9,18 +9,18 @@ namespace hvd::launcher {
 
 class Watchdog {
  public:
-  // Without memory, an agent never counts as hung.
+  // If the memory cannot be created, the agent never counts as hung.
   Watchdog();
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // The agent calls this when it runs, and again within this number of seconds; 0: without a limit.
+  // The agent calls this whenever it runs, and must call it again within this number of seconds; 0: without a limit.
   void expect_within(double seconds);
 
-  // For the guardian, which waits in turns of this length.
+  // Returns the length of one turn of waiting. The guardian waits in such turns.
   double turn_seconds() const;
-  // A turn of the guardian has ended. Returns whether the agent is hung. Counts turns instead of time, so that
-  // nothing is counted while the guardian itself is stopped.
+  // Call after each turn of waiting. Returns whether the agent hangs. Counts turns instead of time, so that nothing is
+  // counted while the guardian itself is stopped.
   bool is_hung_after_turn();
 
  private:
@@ -29,7 +29,7 @@ class Watchdog {
     std::atomic<double> seconds{0};
   };
   Shared* shared_ = nullptr;
-  // These belong to the guardian.
+  // The guardian uses the members below.
   uint64_t seen_calls_ = 0;
   double waited_seconds_ = 0;
 };

@@ -32,7 +32,7 @@ class AllocationFinder {
   Found kubernetes() const;
 
  private:
-  // Empty if it is unset.
+  // Returns the trimmed value of a variable; empty if it is unset.
   std::string variable(std::string_view name) const {
     return std::string(trim(sources_.variable(name).value_or("")));
   }
@@ -43,8 +43,8 @@ class AllocationFinder {
   std::vector<int> slurm_cpus(const std::string& suffix, size_t count) const;
   bool are_tasks_asked(const std::string& suffix) const;
   Host slurm_host(const std::string& name, int tasks, bool are_asked, int gpus, int cpus) const;
-  // The form in which a file gives a host's slots: one line per slot, a number as the line's second
-  // word, or not at all.
+  // How a file gives a host's slots: by one line per slot, by a number as the second word of a line, or not at
+  // all.
   enum class Count { kByLines, kBySecondWord, kNone };
   // `has_id`: the scheduler always sets the variable together with a job's id.
   Found from_file(std::string source, const std::string& variable_name, Count count,
@@ -67,7 +67,7 @@ Found found(std::string source, HostList& hosts) {
   return std::optional(Allocation{.source = std::move(source), .hosts = *std::move(all)});
 }
 
-// A job whose hosts no variable names: ranks run on this machine, which may be a login node.
+// Returns the result for a job whose hosts no variable names: ranks run on this machine, which may be a login node.
 Found without_hosts(const std::string& source, const std::string& why) {
   return std::optional(
       Allocation{.source = source,
@@ -81,7 +81,7 @@ Status add_named(HostList& hosts, std::string_view name, int slots) {
   return hosts.add({std::string(name), "", slots});
 }
 
-// The tasks of each node. If the variables lack them: an error if slots need them, else 1.
+// Returns the tasks of each node. If the variables lack them: an error if slots need them, else 1.
 Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix, size_t count,
                                                        bool are_needed) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
@@ -113,7 +113,7 @@ Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix
                               ": start horovodrun outside of srun, or name hosts with -H"));
 }
 
-// The job's CPUs on each node, divided by the CPUs of a task; 0 if unknown.
+// Returns the job's CPUs on each node, divided by the CPUs of a task; 0 if unknown.
 std::vector<int> AllocationFinder::slurm_cpus(const std::string& suffix, size_t count) const {
   auto cpus = parse_repeated_counts(variable("SLURM_JOB_CPUS_PER_NODE" + suffix));
   if (!cpus.ok() || cpus->size() != count) return std::vector<int>(count, 0);
@@ -138,7 +138,7 @@ bool AllocationFinder::are_tasks_asked(const std::string& suffix) const {
   return false;
 }
 
-// Without -np, a node's slots are the requested tasks, else its GPUs, else Slurm's tasks. An
+// Returns a node as a host. Without -np, its slots are the requested tasks, else its GPUs, else Slurm's tasks. An
 // explicit -np may use all resources of the node.
 Host AllocationFinder::slurm_host(const std::string& name, int tasks, bool are_asked, int gpus,
                                   int cpus) const {
@@ -205,7 +205,7 @@ Found AllocationFinder::slurm() const {
   return slurm;
 }
 
-// The variables have a job number but no host list, for example SLURM_JOB_ID=10 on a login node.
+// Finds the hosts of a job with a number but without a list of hosts, for example SLURM_JOB_ID=10 on a login node.
 Found AllocationFinder::slurm_by_number() const {
   const std::string job = variable("SLURM_JOB_ID");
   if (job.empty()) return std::optional<Allocation>();
@@ -228,7 +228,7 @@ Found AllocationFinder::lsf() const {
   if (job.empty()) return std::optional<Allocation>();
   const std::string source = cat("LSF job ", printable(job));
   HostList hosts;
-  // If CSM assigns the compute hosts, the first host is the one that runs the job's script.
+  // If CSM assigns the compute hosts, the first host is the host that runs the job's script.
   bool skip_first = !variable("CSM_ALLOCATION_ID").empty();
   const auto add = [&](std::string_view name, int slots) {
     if (std::exchange(skip_first, false)) return Status();
@@ -288,7 +288,7 @@ Found AllocationFinder::pbs() const {
 Found AllocationFinder::sge() const {
   const std::string job = variable("JOB_ID");
   const std::string source = cat("SGE job ", printable(job));
-  // Other programs set JOB_ID too. A job on one host needs no host list.
+  // Other programs set JOB_ID too. A job on one host needs no list of hosts.
   const bool is_number_alone =
       parse_int(job) && !variable("SGE_ROOT").empty() && variable("NHOSTS") != "1";
   if (!variable("PE_HOSTFILE").empty() || !is_number_alone)
@@ -333,7 +333,7 @@ Found AllocationFinder::volcano() const {
         ": each pod of this Volcano task starts horovodrun; "
         "start it in the pod with index 0 alone, and sshd in the others, or name hosts with -H"));
   }
-  // This pod's task starts the job; if other tasks exist, they run it.
+  // The task of this pod starts the job. If other tasks exist, only they run the job.
   if (tasks.size() > 1) tasks.erase(own);
   HostList hosts;
   for (const auto& [name, names] : tasks) {
@@ -355,7 +355,7 @@ Found AllocationFinder::kubernetes() const {
       .source = "the MPI Operator", .hosts = std::move(file.hosts), .warnings = file.warnings});
 }
 
-// A launcher that starts several copies of a program, and the variables by which a copy detects it.
+// A launcher that starts several copies of a program, and the variables by which a copy detects this launcher.
 struct CopyCommand {
   const char *name, *rank, *size, *once;
 };
@@ -365,8 +365,8 @@ constexpr CopyCommand kCopiers[] = {
     {"mpirun", "PMI_RANK", "PMI_SIZE", "horovodrun --mpi"},
 };
 
-// srun --pty: the terminal belongs to the first task, and only a shell in it runs programs. Its PMI
-// is that of srun --mpi=pmi2, unless a hydra was started there.
+// Returns whether a shell in srun --pty starts the programs: the terminal belongs to the first task. The variables of
+// PMI are then those of srun --mpi=pmi2, unless a hydra was started in the shell.
 bool is_of_shell(const CopyCommand& copy_command, const Variables& variable) {
   if (!variable("SLURM_PTY_PORT") || variable("SLURM_PROCID") != "0") return false;
   const std::string_view rank(copy_command.rank);

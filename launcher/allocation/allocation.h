@@ -17,7 +17,7 @@ namespace hvd::launcher {
 
 struct Allocation {
   std::string source;           // "Slurm job 17", for messages
-  std::vector<Host> hosts;      // empty: no variable names them; `warnings` explains this
+  std::vector<Host> hosts;      // empty: no variable names the hosts; `warnings` explains why
   bool counts_devices = false;  // slots are GPUs or cores, according to AllocationSources::device
   std::vector<std::string> warnings = {};  // also a sentence for each unknown word of a hostfile
 };
@@ -28,19 +28,19 @@ struct AllocationSources {
   Variables variable;
   // All variables, for schedulers whose variables contain the user's names.
   std::function<std::vector<std::pair<std::string, std::string>>()> variables;
-  // Empty if the file does not exist.
+  // Returns a file's text; nothing if the file does not exist.
   std::function<std::optional<Result<std::string>>(const std::string&)> file;
-  // The nodes of the Slurm job, or an error why they are unknown.
+  // Returns the nodes of the Slurm job, or an error why they are unknown.
   std::function<Result<std::vector<SlurmNode>>()> slurm_nodes = [] {
     return Result<std::vector<SlurmNode>>(unavailable("scontrol was not asked"));
   };
-  // The hosts of an SGE job, or an error why they are unknown.
+  // Returns the hosts of an SGE job, or an error why they are unknown.
   std::function<Result<std::vector<Host>>(const std::string& job)> sge_hosts = [](const auto&) {
     return Result<std::vector<Host>>(unavailable("qstat was not asked"));
   };
-  // "gpu", "auto" or "cpu" if each such device is a slot; else empty.
+  // A device if each such device is a slot: "gpu", "auto" or "cpu"; else empty.
   std::string device = {};
-  // --slots-per-host, if the user gives it.
+  // The value of --slots-per-host, if given.
   std::optional<int> slots_per_host;
   // The user gives -np: slots are then tasks, and the plan may use more of a node's resources.
   bool has_num_proc = false;
@@ -49,10 +49,10 @@ struct AllocationSources {
 // The hostfile that the MPI Operator writes into a launcher's pod.
 constexpr char kOperatorHostfile[] = "/etc/mpi/hostfile";
 
-// An error if another launcher has started several copies of this launcher, which would each start a job.
+// Returns an error if another launcher has started several copies of this launcher, which would each start a job.
 Status refuse_copies(const Variables& variable);
 
-// Empty if no scheduler has assigned hosts. An error names the variable or the file.
+// Returns nothing if no scheduler has assigned hosts. An error names the variable or the file.
 Result<std::optional<Allocation>> find_allocation(const AllocationSources& sources);
 
 // Parses Slurm's SLURM_TASKS_PER_NODE: "4(x2),3" is {4, 4, 3}.

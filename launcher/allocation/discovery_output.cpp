@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxWarnings = 20;
 constexpr size_t kMaxMentions = kMaxNames;  // limits the time for lines with ranges
 
-// Whether the name is a missing value as jq, Python or JavaScript print it.
+// Returns whether the name is a missing value in the spelling of jq, Python or JavaScript.
 bool is_missing_value(std::string_view name) {
   const std::string word = to_lower(name);
   return word == "null" || word == "none" || word == "nil" || word == "undefined";
@@ -119,13 +119,13 @@ class OutputReader {
   const int slots_alone_;
   DiscoveryOutput output_;
   std::map<std::string, size_t, std::less<>> index_;  // host name -> index in output_.hosts
-  int64_t total_ = 0;                                 // number of slots
+  int64_t total_ = 0;                                 // sum of slots
   std::set<std::string> unknown_;                     // words that already have a warning
   size_t number_ = 0;                                 // line number
-  size_t mentions_ = 0;                               // number of host mentions
+  size_t mentions_ = 0;                               // number of times that lines name a host
   size_t unreported_ = 0;                             // number of dropped warnings
   bool has_words_ = false;
-  bool has_answer_ = false;  // a line named a host, even without slots
+  bool has_answer_ = false;  // a line has named a host, even a host without slots
 };
 
 }  // namespace

@@ -8,10 +8,10 @@
 
 namespace hvd::launcher {
 
-// {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. env has the slot's
-// variables that are known before a job exists, including those set by flags: no job, no secret.
+// Returns {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. "env" has the slot's variables
+// that are known before a job exists, including variables of flags, but no job's number and no secret.
 std::string plan_as_json(const SlotPlan& plan, const LaunchSettings& settings);
-// One line per host for people: its ranks, and the start method of its agent.
+// Returns one line per host for people: its ranks, and the start method of its agent.
 std::string plan_as_table(const SlotPlan& plan, const LaunchSettings& settings);
 
 }  // namespace hvd::launcher

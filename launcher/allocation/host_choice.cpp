@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kQstatSeconds = 10;
 
-// "5" of "<slots>5</slots>".
+// Returns "5" for "<slots>5</slots>".
 std::optional<std::string_view> element_of(std::string_view line, std::string_view tag) {
   const std::string begin = cat("<", tag, ">"), end = cat("</", tag, ">");
   if (!line.starts_with(begin) || !line.ends_with(end)) return std::nullopt;
@@ -80,7 +80,7 @@ Result<std::optional<Allocation>> allocation(const LaunchSettings& settings) {
   return find_allocation(sources);
 }
 
-// Flux names the hosts of a job only by a command, not in a variable.
+// Warns that Flux names the hosts of a job only by a command, not in a variable.
 void warn_about_flux(const LaunchSettings& settings) {
   if (settings.identity.job.has_value() || !environment_variable("FLUX_URI")) return;
   if (!environment_variable("FLUX_JOB_ID") && !environment_variable("FLUX_ENCLOSING_ID")) return;
@@ -150,7 +150,7 @@ Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
   return this_host(settings);
 }
 
-// A command needs {port} to reach each host at its own port.
+// Refuses hosts with several ports if the command lacks {port}, without which it cannot reach them.
 Status check_ports(const std::vector<Host>& hosts, const LaunchSettings& settings) {
   for (const auto& [key, flag] :
        {std::pair("launch_agent", "--launch-agent"), std::pair("ssh_command", "--ssh-command")}) {

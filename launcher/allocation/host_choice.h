@@ -11,17 +11,17 @@
 
 namespace hvd::launcher {
 
-// Parses qstat's XML (-f -ne -s r -xml): this job's slots in each queue. Pure. Without slots, returns an error.
+// Parses qstat's XML (-f -ne -s r -xml): this job's slots in each queue. Returns an error without slots. Pure.
 Result<std::vector<Host>> parse_sge_hosts(std::string_view text, std::string_view job);
 
-// Runs qstat for this job of the user. An error has the reason of a failure.
+// Runs qstat for this job of the user. An error states the reason of a failure.
 Result<std::vector<Host>> read_sge_hosts(const std::string& job);
 
-// The hosts of -H or -hostfile; else a scheduler's hosts; else this machine with -np slots. Within
-// a rank of another job it ignores the scheduler, whose hosts belong to that job.
+// Returns the hosts of -H or -hostfile; else a scheduler's hosts; else this machine with -np slots. A launcher that is
+// a rank of another job ignores the scheduler, whose hosts belong to that job.
 Result<std::vector<Host>> choose_hosts(const LaunchSettings& settings);
 
-// Returns whether a scheduler has assigned hosts to this process, even if they cannot be read.
+// Returns whether a scheduler has assigned hosts to this process, even if these hosts cannot be read.
 bool has_allocation(const LaunchSettings& settings);
 
 }  // namespace hvd::launcher

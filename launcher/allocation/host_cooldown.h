@@ -1,5 +1,5 @@
-// Records the hosts whose ranks failed, and the time from which each may be used again. A job has one. Pure: the caller
-// passes the time and the random numbers.
+// Records the hosts whose ranks failed, and the time from which each host may be used again. A job has one such record.
+// Pure: the caller passes the time and the random numbers.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ class HostCooldown {
   // Returns a number in [0, 1).
   using Random = std::function<double()>;
 
-  // `range` empty: a failed host is never used again.
+  // Without a `range`, a failed host is never used again.
   HostCooldown(std::optional<CooldownRange> range, Random random)
       : range_(range), random_(std::move(random)) {}
 
@@ -35,17 +35,17 @@ class HostCooldown {
     std::optional<double> delay;  // seconds; nothing: until the job ends
   };
 
-  // A rank of the host, or the host itself, failed. Returns nothing if the host is already excluded, or if the
-  // newest answer of discovery does not name it.
+  // Call when a rank of the host, or the host itself, has failed. Returns nothing if the host is already excluded, or
+  // if the newest answer of discovery does not name it.
   std::optional<Exclusion> record_failure(std::string_view host, Time now);
 
   bool is_usable(std::string_view host, Time now) const;
-  // The earliest time at which is_usable() returns true.
+  // Returns the earliest time at which is_usable() returns true.
   Time usable_from(std::string_view host) const;
-  // The earliest time after `now` at which an excluded host is usable again; nothing: no host will be.
+  // Returns the earliest time after `now` at which an excluded host is usable again; nothing: no host will be.
   std::optional<Time> next_return(Time now) const;
 
-  // The hosts of a new answer of discovery. Deletes the failures of hosts that the answer does not name, so that
+  // Takes the hosts of a new answer of discovery. Deletes the failures of hosts that the answer does not name, so that
   // a host that returns later starts without failures. Not called if the hosts are fixed.
   void set_discovered(std::span<const std::string> hosts);
 
@@ -61,7 +61,8 @@ class HostCooldown {
   std::map<std::string, Record, std::less<>> records_;
 };
 
-// "host b is not used again in this job, since a rank failed there; --blacklist-cooldown-range LO HI ...".
+// Returns "host b is not used again in this job, since a rank failed there;
+// --blacklist-cooldown-range LO HI ...", for example.
 std::string about_exclusion(std::string_view host, const HostCooldown::Exclusion& exclusion);
 
 }  // namespace hvd::launcher

@@ -19,7 +19,7 @@ void HostPool::discovered(std::vector<Host> hosts) {
     const auto is_unnamed = [&](const auto& entry) {
       return std::find(names.begin(), names.end(), entry.first) == names.end();
     };
-    // Keep the retry times of joining agents, because a joined agent that fails repeatedly must wait each time.
+    // Joining agents keep their retry times, because an agent that fails repeatedly must wait each time.
     if (rules_.hosts != HostSource::kJoining) std::erase_if(retries_, is_unnamed);
     std::erase_if(removals_, is_unnamed);
   }

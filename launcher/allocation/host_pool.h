@@ -1,6 +1,6 @@
-// The hosts that an elastic job may use: the named hosts except those removed by a user, each with the time from
-// which it may be used after a failure. Outlives a launch of the job. Pure: the caller passes the time and the random
-// numbers.
+// The hosts that an elastic job may use: the named hosts except hosts that a user has removed, each with the time from
+// which it may be used after a failure. The pool outlives a launch of the job. Pure: the caller passes the time and the
+// random numbers.
 #pragma once
 
 #include <chrono>
@@ -33,30 +33,30 @@ class HostPool {
   // `random`: as in HostCooldown.
   HostPool(const Rules& rules, HostCooldown::Random random);
 
-  // The current hosts, in their order.
+  // Takes the current hosts, in their order.
   void discovered(std::vector<Host> hosts);
   const std::vector<Host>& named() const { return named_; }
-  // The named hosts without those that a user has removed. A host's slots are reduced to those that a user has left it.
+  // Returns the named hosts except those that a user has removed, each with the slots that a user has left it.
   const std::vector<Host>& offered() const { return offered_; }
 
   // Calls HostCooldown::record_failure().
   std::optional<HostCooldown::Exclusion> exclude(const std::string& name, Time now);
   bool is_excluded_for_ever(const std::string& name) const;
-  // The host may start again after `first` seconds the first time, and after twice the previous wait each further time,
-  // up to `most`. Returns the wait.
+  // Delays the next start on the host: by `first` seconds the first time, and by twice the previous delay each further
+  // time, up to `most`. Returns the delay.
   std::chrono::seconds retry_later(const std::string& name, std::chrono::seconds first,
                                    std::chrono::seconds most, Time now);
-  // The job has made progress: retry_later() treats the next failure of each host as its first.
+  // Call when the job has made progress: retry_later() then treats the next failure of each host as its first.
   void forget_failures();
-  // The host may start again at `time`. Does not count as a failure.
+  // Delays the next start on the host until `time`. Does not count as a failure.
   void retry_at(const std::string& name, Time time) { retries_[name].again = time; }
   bool may_start(const std::string& name, Time now) const;
-  // The time from which may_start() returns true. Time::max(): never.
+  // Returns the time from which may_start() returns true. Time::max(): never.
   Time usable_from(const std::string& name) const;
-  // The earliest time after `now` at which another host may start; nothing: no host will.
+  // Returns the earliest time after `now` at which another host may start; nothing: no host will.
   std::optional<Time> next_start(Time now) const;
 
-  // A user reduces the host to this number of slots.
+  // Reduces the host to this number of slots, on the order of a user.
   void remove(const std::string& name, int slots);
   bool has_removals() const { return !removals_.empty(); }
   // Undoes all removals except those of hosts for which `stays` returns true.
@@ -72,7 +72,7 @@ class HostPool {
   const Rules rules_;
   HostCooldown cooldown_;
   std::vector<Host> named_, offered_;
-  std::map<std::string, int> removals_;  // the number of slots that a user has left each host
+  std::map<std::string, int> removals_;  // by host: the number of slots that a user has left it
   std::map<std::string, Retry> retries_;
 };
 

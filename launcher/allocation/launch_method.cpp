@@ -39,8 +39,8 @@ SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step) {
 
 namespace {
 
-// Variables by which srun finds the job, and SPANK plugins' variables. Any other Slurm variable is
-// a request of the job or of the site, which would change the step.
+// Variables by which srun finds the job, and variables of SPANK plugins. Any other Slurm variable is a request of the
+// job or of the site, which would change the step.
 constexpr std::string_view kOfTheJob[] = {
     "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER",
     "SLURM_JWT",  "SLURM_NETWORK",     "SLURM_NODE_ALIASES", "SLURM_JOB_ID",
@@ -52,8 +52,8 @@ bool is_request(std::string_view name) {
   return std::find(std::begin(kOfTheJob), std::end(kOfTheJob), name) == std::end(kOfTheJob);
 }
 
-// Runs in the step before the agent: keeps only the step's variables that describe the node. Ranks
-// get the launcher's variables for everything else. Without single quotes.
+// Runs in the step before the agent: keeps only those variables of the step that describe the node. Ranks get all other
+// variables from the launcher. Must not contain single quotes.
 constexpr std::string_view kKeepsOfTheNode =
     "for hv in $(env | sed -n \"s/^\\(SLURMD*_[A-Za-z0-9_]*\\)=.*/\\1/p\"); do case $hv in "
     "(SLURM_STEP_GPUS|SLURM_GPUS_ON_NODE|SLURM_SHARDS_ON_NODE|SLURM_CPUS_ON_NODE|"
@@ -93,7 +93,7 @@ std::string command_of(const LaunchSettings& settings) {
   return script.ends_with(kKubexec) ? with_input(script) : "";
 }
 
-// Returns whether no flag names hosts: those of a Slurm job then come from scontrol.
+// Returns whether no variable and no flag names hosts: the hosts of a Slurm job then come from scontrol.
 bool names_no_hosts(const LaunchSettings& settings) {
   for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_HET_SIZE"}) {
     if (environment_variable(name)) return false;
@@ -102,7 +102,7 @@ bool names_no_hosts(const LaunchSettings& settings) {
          !settings.elastic.host_discovery_script.has_value();
 }
 
-// Users who name hosts in a faked allocation set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME.
+// Returns the job whose steps start agents. Faked allocations with hosts set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME.
 std::string job_with_steps(const LaunchSettings& settings) {
   if (settings.ssh.port.has_value() || settings.ssh.identity_file.has_value()) return {};
   if (!environment_variable("SLURM_CLUSTER_NAME") && !names_no_hosts(settings)) return {};
@@ -181,14 +181,15 @@ LaunchMethods::LaunchMethods(const LaunchSettings& settings, bool is_in_step)
     nodes_ = *std::move(nodes);
     return;
   }
-  if (names_no_hosts(settings)) {  // choose_hosts() explains this, and uses this machine
+  if (names_no_hosts(settings)) {
+    // choose_hosts() explains this to the user, and uses this machine.
     job_.clear();
     return;
   }
   log::warning(cat("Slurm's generic resources of each node are unknown (", nodes.status().message(),
                    "): steps get those that srun gives them"));
   nodes = slurm_nodes_in(environment_variable);
-  if (nodes.ok()) nodes_ = *std::move(nodes);  // choose_hosts() reports an error
+  if (nodes.ok()) nodes_ = *std::move(nodes);  // choose_hosts() reports the error
 }
 
 LaunchMethods::LaunchMethods(const LaunchSettings& settings, std::string job,
@@ -210,7 +211,7 @@ LaunchMethod LaunchMethods::of(const Host& host) const {
   if (node == nullptr) return method;
   method.command = step_on(*node);
   method.is_step = true;
-  // A step sees only its own GPUs, while ranks on other nodes see all GPUs of the job there.
+  // A step has only its own GPUs, while ranks on other nodes have all GPUs of the job on their node.
   method.may_be_local = !is_in_step_;
   method.silence = silence_limits(settings_, true);
   return method;

@@ -1,5 +1,5 @@
-// The way the launcher starts each host's agent: by a step of Slurm, by a command, or by ssh. Read
-// once per job; used by HostJobs and --dry-run.
+// Determines how the launcher starts each host's agent: by a step of Slurm, by a command, or by ssh. Read once per job;
+// HostJobs and --dry-run use this code.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step);
 
 struct LaunchMethod {
   std::string command;   // connects a stream to the host, for CommandSpawner; empty: ssh
-  bool is_step = false;  // a step of Slurm
+  bool is_step = false;  // a step of Slurm starts the agent
   bool may_be_local =
       true;  // the launcher's own host may have an agent that is the launcher's child
   SilenceLimits silence;
@@ -33,19 +33,19 @@ class LaunchMethods {
  public:
   // The settings must outlive this object. In a Slurm job, runs scontrol to find the nodes.
   LaunchMethods(const LaunchSettings& settings, bool is_in_step);
-  // For tests: a Slurm job with these nodes.
+  // For tests: makes the methods of a Slurm job with these nodes.
   LaunchMethods(const LaunchSettings& settings, std::string job, std::vector<SlurmNode> nodes,
                 std::vector<std::string> variables, bool is_in_step);
 
   LaunchMethod of(const Host& host) const;
   // Returns whether hosts may be reached by steps of Slurm.
   bool has_steps() const { return !job_.empty(); }
-  // The shortest limits of any host.
+  // Returns the shortest limits of all hosts.
   SilenceLimits silence() const;
-  // A shell command that prints the job's nodes, if this host may have joined the job since;
-  // otherwise empty.
+  // Returns a shell command that prints the job's nodes, if this host may have joined the job after the nodes were
+  // read; otherwise an empty text.
   std::string question_about(const Host& host) const;
-  // Parses the output of that command. Text without a node changes nothing.
+  // Parses the output of the command of question_about(). Text without a node changes nothing.
   void take_answer(std::string_view text);
 
  private:
@@ -54,7 +54,7 @@ class LaunchMethods {
   std::string step_on(const SlurmNode& node) const;
 
   const LaunchSettings& settings_;
-  std::string command_;  // --launch-agent, --ssh-command, or the MPI Operator's
+  std::string command_;  // of --launch-agent, of --ssh-command, or of the MPI Operator
   std::string job_;      // Slurm's job id; empty: no host uses a step
   std::vector<SlurmNode> nodes_;
   // The node of each address. Resolved once, when an address first names a host.

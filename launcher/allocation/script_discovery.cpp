@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kTag = "[discovery]<stderr>:";
 
-// Limits repetitions of the same sentence. Its memory is bounded: after too many different sentences, it reports none.
+// Limits repetitions of the same sentence. Bounded: after too many different sentences, it lets no sentence pass.
 class Repetition {
  public:
   explicit Repetition(std::chrono::milliseconds quiet_time) : quiet_time_(quiet_time) {}
@@ -99,7 +99,7 @@ struct ScriptDiscovery::State {
                       " KiB; the rest is ignored"));
     }
     DiscoveryOutput output = parse_discovery_output(answer.output, script.slots_alone);
-    // The script printed another program's error and exited with code 0.
+    // The script printed an error message of another program and exited with code 0.
     if (output.is_error) {
       return unavailable(cat(name(), ": no line of its output names a host; ",
                              output.warnings.empty() ? "" : output.warnings.front()));
@@ -159,7 +159,7 @@ struct ScriptDiscovery::State {
   const DiscoveryCallbacks callbacks;
   Changed on_changed;
   net::Notification wake;  // ends the pause of poll()
-  net::Notification idle;  // wakes stop(): no coroutine runs
+  net::Notification idle;  // wakes stop() when no coroutine runs
   Repetition warnings, lines;
   std::unique_ptr<ScriptRun> run;
   std::optional<std::vector<Host>> newest;

@@ -1,6 +1,6 @@
 // Runs --host-discovery-script repeatedly to find the hosts of an elastic job. Keeps the newest answer: a later failure
-// or hang of the script only causes a warning. Owns the running script. Lives on the launch's loop; its callbacks run
-// there, and may call any function except stop().
+// or hang of the script only causes a warning. Owns the running script. Lives on the launch's loop. The callbacks run
+// on that loop, and may call any function except stop().
 #pragma once
 
 #include <functional>
@@ -38,17 +38,17 @@ class ScriptDiscovery {
 
   ScriptDiscovery(net::asio::any_io_executor executor, DiscoveryScript script,
                   DiscoveryCallbacks callbacks);
-  // If stop() was not called, the script gets SIGKILL. No callback runs afterwards.
+  // If stop() was not called, kills the script by SIGKILL. No callback runs after the destructor.
   ~ScriptDiscovery();
   ScriptDiscovery(const ScriptDiscovery&) = delete;
   ScriptDiscovery& operator=(const ScriptDiscovery&) = delete;
 
-  // Runs the script once. An error names the script and the reason why it gave no answer. An answer may have no
+  // Runs the script once. An error names the script and the reason why it gave no answer. An answer may contain no
   // hosts. Call before watch().
   net::Task<Result<std::vector<Host>>> first();
 
-  // Runs the script repeatedly from now on, and calls `on_changed` for each answer that differs from the
-  // previous answer. Call once.
+  // Runs the script repeatedly, and calls `on_changed` for each answer that differs from the previous answer. Call
+  // once.
   void watch(Changed on_changed);
 
   // Ends the script immediately; the task returns when no coroutine of this object runs. first() then returns an

@@ -17,8 +17,8 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kAnswerSeconds = 20;
-constexpr int64_t kMostUnits = int64_t{1}
-                               << 50;  // limit of one resource on a node: sums do not overflow
+// The limit of one resource on a node, so that sums do not overflow.
+constexpr int64_t kMostUnits = int64_t{1} << 50;
 
 // Splits "gpu:a100:2(IDX:0-1),shard:8" at commas outside parentheses. A resource without device
 // files has its number in parentheses: "fan(CNT:8)" becomes "fan:8".
@@ -60,7 +60,7 @@ struct Resource {
   int64_t count = 1;
 };
 
-// The state of a job, or of a job's component, while its lines are parsed.
+// The facts about a job, or about a component of a job, while its lines are parsed.
 struct Block {
   struct Line {
     std::string_view names;
@@ -72,13 +72,13 @@ struct Block {
   std::string_view state;
   std::set<std::string> untyped;  // names that the job requested without a type
   bool is_exclusive = false;      // the job has all resources of its nodes
-  bool is_of_job = true;          // false: another task of the job's array
+  bool is_of_job = true;          // false: the block is about another task of the job's array
   int component = -1;
 };
 
-// Returns entries without indices, and omits empty ones. If the job requested a resource without a
-// type, srun refuses a step that names types, unless the job has complete nodes: srun then refuses
-// a step without types.
+// Takes the resources without indices, and omits empty entries. If the job requested a resource without a
+// type, srun refuses a step that names types; if the job has complete nodes, srun refuses a step without
+// types.
 void take_resources(std::string_view resources, const std::set<std::string>& untyped,
                     SlurmNode& node) {
   std::vector<std::pair<std::string, int64_t>> counts;
@@ -103,8 +103,8 @@ void take_resources(std::string_view resources, const std::set<std::string>& unt
   }
 }
 
-// Parses "gres:gpu:4,gres:shard:2" of TresPerNode=, TresPerJob=, TresPerTask= or TresPerSocket=;
-// since Slurm 23.02 "gres/gpu:4".
+// Parses "gres:gpu:4,gres:shard:2" of TresPerNode=, TresPerJob=, TresPerTask= or TresPerSocket=; Slurm since 23.02
+// prints "gres/gpu:4".
 void take_request(std::string_view request, std::set<std::string>& untyped) {
   for (std::string& entry : entries_of(request)) {
     if (entry.starts_with("gres:") || entry.starts_with("gres/")) entry.erase(0, 5);
@@ -120,7 +120,7 @@ std::string_view value_in(std::string_view word, std::string_view key) {
 void take_line_of_job(const std::vector<std::string_view>& words, std::string_view job,
                       Block& block) {
   Block::Line line;
-  // Words of the user, for example arguments of the script, may look like fields, but never begin a line.
+  // The user's words, for example arguments of the script, may look like fields, but never begin a line.
   const std::string_view first = words.empty() ? std::string_view() : words.front();
   if (first.starts_with("JobId=")) block.is_of_job = value_in(first, "JobId=") == job;
   if (const auto state = value_in(first, "JobState="); !state.empty()) block.state = state;
@@ -145,7 +145,7 @@ bool has_nodes(std::string_view state) {
          state == "SUSPENDED" || state == "RESIZING";
 }
 
-// The number of CPUs in "0-3,8", or 0.
+// Returns the number of CPUs in "0-3,8", or 0.
 int count_of(std::string_view list) {
   int64_t count = 0;
   for (const std::string& part : split(list, ',')) {
@@ -186,8 +186,8 @@ Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
   };
   for (const Block::Line& line : block.lines)
     HVD_RETURN_IF_ERROR(add(line.names, line.resources, count_of(line.cpus)));
-  // A node that joined the running job has no line of its own and no resources: Slurm adds no node
-  // to a job with resources.
+  // A node that joined the running job has no separate line and no resources: Slurm adds no node to a job with
+  // resources.
   return add(block.all, "", 0);
 }
 
@@ -288,7 +288,7 @@ bool is_in_plain_step(const SlurmVariables& variable) {
 }
 
 std::string slurm_job_id() {
-  // Each component has its own job number, which the leader's steps do not use.
+  // Each component has its own job number, but steps use the leader's number.
   if (auto leader = environment_variable("SLURM_JOB_ID_HET_GROUP_0")) return *leader;
   return environment_variable("SLURM_JOB_ID").value_or("");
 }

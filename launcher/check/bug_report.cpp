@@ -71,7 +71,7 @@ bool is_shown(std::string_view name) {
   return false;
 }
 
-// Returns whether the variable is known: any other one may hold private data.
+// Returns whether the variable is known: an unknown variable may hold private data.
 bool is_known(std::string_view name) {
   if (!name.starts_with("HOROVOD_") && !name.starts_with("_HOROVOD_")) return true;
   for (const Setting& setting : all_settings()) {
@@ -189,7 +189,7 @@ int write_report(std::span<const std::string> arguments) {
     return refuse(failed_precondition(cat("cannot write the report ", printable(path),
                                           ": the file exists; remove or rename it")));
   }
-  // The problem to report may be an environment value that no launcher accepts: use fixed flags then.
+  // The problem to report may be an environment value that every launcher refuses: use fixed flags then.
   std::vector<std::string> flags = {"--check-build", "--verbose"};
   flags.insert(flags.end(), arguments.begin(), arguments.end());
   const auto parsed = parse_options(flags);

@@ -45,7 +45,7 @@ Feature other(const char* section, const char* name, bool has_part,
   return {section, name, false, [=](const CheckProbes&) { return has_part; }, std::move(start)};
 }
 
-// In the original's order, followed by further rows. The frameworks come first because they take longest.
+// Returns the features in the original's order, then further rows. Frameworks come first because they take longest.
 std::vector<Feature> all_features() {
   using P = CheckProbes;
   const auto has = [](const char* plugin) {
@@ -75,7 +75,7 @@ std::vector<Feature> all_features() {
   };
 }
 
-// The reason why a probe failed, or succeeded without a result.
+// Returns why a probe failed, or why it succeeded without a result.
 std::string why_not(const Feature& feature, const ProbeOutcome& outcome) {
   const char* what = feature.is_framework ? "its import" : "its test";
   if (outcome.is_late) return cat(what, " did not end within ", kProbeSeconds, " seconds");
@@ -138,7 +138,7 @@ CheckAnswer check_build(const Options& options) {
     std::filesystem::current_path(settings.job.wdir.value_or(""), ignored);
   const std::string python = choose_interpreter(options);
   const CheckTable rows = try_everything(settings, python);
-  // The plain layout equals the original's, which has no row for it.
+  // The plain layout equals the original's layout, which has no row for the interpreter.
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (is_plain) print_message(about_interpreter(python));
   for (const CheckRow& row : rows) {

@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Tests every row, the frameworks with the interpreter `python`; takes as long as the slowest test.
+// Tests every row, and the frameworks with the interpreter `python`. Takes as long as the slowest test.
 CheckTable try_everything(const LaunchSettings& settings, const std::string& python);
 
 struct CheckAnswer {

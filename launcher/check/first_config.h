@@ -10,18 +10,18 @@
 
 namespace hvd::launcher {
 
-// A config file for --config-file with these hosts (in the form of -H); other settings are comments.
+// Returns a config file for --config-file with these hosts (in the form of -H); other settings are comments in it.
 std::string first_config(std::string_view hosts);
 
-// The Host names in an ssh config file, in order, without patterns. Ignores included files.
+// Returns the names after Host in an ssh config file, in order, without patterns. Ignores included files.
 std::vector<std::string> names_in_ssh_config(std::string_view text);
 
-// "Python 3.11.2 (/usr/bin/python3), PyTorch 2.13.0", or the reason why the host did not answer.
+// Returns "Python 3.11.2 (/usr/bin/python3), PyTorch 2.13.0", or the reason why the host did not answer.
 std::string host_summary(const HostCheck& host);
-// Also false for a host without an answer.
+// Returns false also for a host without an answer.
 bool has_python(const HostCheck& host);
 
-// The rows of Python and frameworks that differ between answering hosts: "PyTorch (on a: 2.13.0; on b: 1.13.1)".
+// Returns the rows of Python and frameworks that differ between hosts: "PyTorch (on a: 2.13.0; on b: 1.13.1)".
 std::vector<std::string> differing_software(std::span<const HostCheck> hosts);
 
 }  // namespace hvd::launcher

@@ -12,14 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "2.13.0, /usr/lib/..." if the row works, else the reason.
+// Returns "2.13.0, /usr/lib/..." if the row works, else the reason.
 std::string found(const CheckRow& row) {
   if (!row.works) return row.why;
   if (row.version.empty() || row.path.empty()) return row.version + row.path;
   return cat(row.version, ", ", row.path);
 }
 
-// The text after a row's name, followed by the fix if the row does not work.
+// Returns the text after a row's name: `words`, and the fix if the row does not work.
 std::string described(const CheckRow& row, const std::string& words) {
   std::string line = words.empty() ? "" : cat(": ", words);
   if (!row.works && !row.fix.empty()) line += cat("\n            fix: ", row.fix);
@@ -72,7 +72,7 @@ const CheckRow* find_row(const CheckTable& rows, const CheckRow& like) {
   return nullptr;
 }
 
-// `find` returns a host's row, or null.
+// Returns the differences between hosts, as text. `find` returns a host's row, or null.
 std::string difference_by(std::span<const HostCheck> hosts, const auto& find) {
   std::vector<std::pair<std::string, std::vector<std::string>>> answers;
   for (const HostCheck& host : hosts) {
@@ -93,7 +93,7 @@ std::string difference_by(std::span<const HostCheck> hosts, const auto& find) {
   return join(parts, "; ");
 }
 
-// The combined table of all hosts: a row works if it works on every host.
+// Returns the combined table of all hosts: a row works if it works on every host.
 CheckTable common_rows(std::span<const HostCheck> hosts) {
   CheckTable common;
   for (const HostCheck& host : hosts) {
@@ -120,7 +120,7 @@ std::string format_check(std::span<const CheckRow> rows, bool verbose) {
   std::string text = lay_out(rows, verbose, [&](const CheckRow& row) -> std::string {
     return verbose ? described(row, found(row)) : "";
   });
-  // The original's last line ends in blanks.
+  // The last line of the original's table ends in blanks.
   if (!text.empty() && !verbose) text.insert(text.size() - 1, "    ");
   return cat(verbose ? "\n" : "", "Horovod v", HVD_VERSION, ":\n", text);
 }

@@ -23,18 +23,18 @@ struct CheckRow {
   std::string version{};  // version of a part that works, if it has one
   std::string path{};     // path of a part that works, if it is a file
   std::string fix{};      // the fix of a part that does not work: a command, or why none exists
-  // The original's table lacks this row: shown only with --verbose or in JSON.
+  // The table of the original Horovod lacks this row, which is shown only with --verbose or in JSON.
   bool is_extra = false;
-  std::string note{};  // a remark on a version that works
+  std::string note{};  // a remark on the version of a part that works
 };
 
 using CheckTable = std::vector<CheckRow>;
 
-// Formats the original's rows; verbose adds further rows, and details to each row.
+// Formats the rows of the original's table. `verbose`: also further rows, and details of each row.
 std::string format_check(std::span<const CheckRow> rows, bool verbose);
 
-// One line: {"version": ..., "rows": [{"section", "name", "works", "why", "version", "path",
-// "fix"}, ...]}, with all rows; omits texts that do not apply.
+// Returns one line: {"version": ..., "rows": [{"section", "name", "works", "why", "version", "path", "fix"}, ...]},
+// with all rows; omits texts that do not apply.
 std::string check_as_json(std::span<const CheckRow> rows);
 Result<CheckTable> check_from_json(std::string_view text);
 
@@ -46,18 +46,18 @@ struct HostCheck {
 // Parses the output of a one-rank job on a host, one JSON object per line: returns the rank's
 // answer, or an error with the reason.
 Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
-// The combined table of all hosts, with a remark at each row that differs between hosts.
+// Returns the combined table of all hosts, with a remark at each row that differs between hosts.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
-// The remark next to the plain table, whose rows have neither reasons nor fixes.
+// Returns the remark next to the plain table, whose rows have neither reasons nor fixes.
 std::string about_interpreter(std::string_view interpreter);
-// "/usr/bin/python3 on a, b; /opt/python3 on c": the interpreters in the hosts' Python rows.
+// Returns the interpreters in the hosts' Python rows: "/usr/bin/python3 on a, b; /opt/python3 on c".
 std::string interpreters_of(std::span<const HostCheck> hosts);
-// "on a, b: 2.13.0; on c: 1.13.1" for the row of this name; empty if all answers are equal.
+// Returns "on a, b: 2.13.0; on c: 1.13.1" for the row of this name; empty if all answers are equal.
 std::string difference(std::span<const HostCheck> hosts, std::string_view name);
-// {"version": ..., "hosts": {NAME: the object of check_as_json, or {"error": ...}}}
+// Returns {"version": ..., "hosts": {NAME: the object of check_as_json, or {"error": ...}}}.
 std::string comparison_as_json(std::span<const HostCheck> hosts);
 
-// Checks that every row in the list works; an error names the rows that do not work or do not exist.
+// Checks that every row in `names` works. An error names the rows that do not work or do not exist.
 Status check_required(std::string_view names, std::span<const CheckRow> rows);
 
 }  // namespace hvd::launcher

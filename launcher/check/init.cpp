@@ -34,7 +34,7 @@ int show_known_hosts() {
                           names.empty() ? "localhost" : printable(names.front()), "\n"));
 }
 
-// The only script of the present directory, or else the name that the pages use.
+// Returns the only Python script of the current directory, or else the name that the documentation uses.
 std::string find_script() {
   std::vector<std::string> scripts;
   std::error_code error;
@@ -45,7 +45,7 @@ std::string find_script() {
   return scripts.size() == 1 ? scripts.front() : "train.py";
 }
 
-// The exit code, after a line for each host.
+// Prints a line for each host. Returns the exit code.
 int test_hosts(const Options& options) {
   const auto hosts = ask_hosts(options);
   if (!hosts.ok()) return refuse(hosts.status());

@@ -14,7 +14,7 @@ bool asks_for_config(std::span<const std::string> arguments);
 // they may be production machines, or ask for passwords. Never overwrites a file. Returns the exit
 // code: 0 if all hosts are ready.
 int make_config(std::span<const std::string> arguments);
-// Notifies the user of such a file in the present directory that no flag names.
+// Notifies the user of a config file of `horovodrun init` in the current directory that no flag names.
 void notify_of_unread_config(const Options& options);
 
 }  // namespace hvd::launcher

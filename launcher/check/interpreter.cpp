@@ -18,7 +18,7 @@ std::string folder_of(const Options& options) {
                                                : fs::current_path(error).string();
 }
 
-// Empty: the command does not run Python. An error: the program does not exist.
+// Returns an empty text if the command does not run Python, and an error if its program does not exist.
 Result<std::string> interpreter_of_command(const Options& options, const std::string& search_path) {
   if (options.command.empty()) return std::string();
   const std::string& program = options.command[0];
@@ -32,11 +32,11 @@ Result<std::string> interpreter_of_command(const Options& options, const std::st
   }
   const auto found = find_program(program, folder, search_path);
   if (found.ok()) return python_of(*found, folder, search_path);
-  if (is_python(program)) return program;  // its rows report that it cannot run
+  if (is_python(program)) return program;  // the rows report that this Python cannot run
   return found.status();
 }
 
-// The active environment's Python, by its variable or as the first in PATH; may be empty.
+// Returns the active environment's Python, by its variable or as the first in PATH; may be empty.
 std::string active_environment(const std::string& first_in_path) {
   std::error_code error;
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {

@@ -1,5 +1,5 @@
-// Finds the Python interpreter whose frameworks --check-build and `horovodrun report` test. Both call it. Reads
-// files and changes nothing.
+// Finds the Python interpreter whose frameworks --check-build and `horovodrun report` test. The two commands call this
+// code. Reads files and changes nothing.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace hvd::launcher {
 
-// Refuses a command whose program is not on this machine, unless --verbose or --json shows this program's Python.
+// Refuses a command whose program is not on this machine. With --verbose or --json, rows show a missing Python.
 Status check_named_program(const Options& options);
 
-// Returns the path of the first that exists: the command's Python; the Python of the active venv or
-// conda environment; the Python of the environment that contains this executable, or for which pip
-// installed it; python3 in PATH. If none exists, returns the name python3.
+// Returns the path of the first interpreter that exists: the command's Python; the Python of the active venv or conda
+// environment; the Python of the environment that contains this executable, or for which pip installed it; python3 in
+// PATH. If none exists, returns the name python3.
 std::string choose_interpreter(const Options& options);
 
 }  // namespace hvd::launcher

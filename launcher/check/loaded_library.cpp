@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "40.30.4" of libmpi.so.40.30.4.
+// Returns "40.30.4" for libmpi.so.40.30.4.
 std::string version_of_file(const std::string& path) {
   const size_t at = path.rfind(".so.");
   return at == std::string::npos ? "" : path.substr(at + 4);
 }
 
-// "Open MPI v4.1.4" or "MPICH 4.0.2": an MPI reports this before it is initialised. Empty if it does not.
+// Returns "Open MPI v4.1.4" or "MPICH 4.0.2", which an MPI reports before its initialisation; else an empty text.
 std::string version_of_mpi(const SharedLibrary& library) {
   constexpr size_t kRoomForAny = 16 * 1024;
   auto* version_function = library.symbol("MPI_Get_library_version");
@@ -37,7 +37,7 @@ std::string version_of_mpi(const SharedLibrary& library) {
   return text;
 }
 
-// Also names another installed MPI: ranks use the MPI of the program that starts them.
+// Also names another installed MPI, because ranks use the MPI of the program that starts them.
 ProbeFacts find_mpi() {
   std::string path = mapped_file("libmpi.so");
   if (path.empty()) path = mapped_file("libmpich.so");
@@ -57,7 +57,7 @@ ProbeFacts find_mpi() {
   return {version, path};
 }
 
-// The version that the library reports, which is more exact than its file name: "2.18.5" for 21805.
+// Returns the version that the library reports ("2.18.5" for 21805), which is more exact than the library's file name.
 std::string version_of_nccl(const std::string& path) {
   const auto library = SharedLibrary::open(path);
   auto* version_function = library.ok() ? library->symbol("ncclGetVersion") : nullptr;
@@ -68,7 +68,7 @@ std::string version_of_nccl(const std::string& path) {
   return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
-// Returns the version of oneCCL, whose C++ function returns a struct.
+// Returns the version of oneCCL. The C++ function of oneCCL returns a struct.
 std::string version_of_ccl(const std::string& path) {
   struct Version {
     unsigned major, minor, update;

@@ -10,17 +10,17 @@ namespace hvd::launcher {
 // Facts about a component that was found.
 struct ProbeFacts {
   std::string version, path;
-  std::string note{};  // a remark if the version is newer than the tested ones
+  std::string note{};  // a remark if the version is newer than all tested versions
 };
 
-// The path of the first library mapped into this process whose file name starts with `start`.
-// Resolves symbolic links, since the final file's name has the version.
+// Returns the path of the first library mapped into this process whose file name starts with `start`. Resolves symbolic
+// links, since the final file's name has the version.
 std::string mapped_file(std::string_view start);
 
-// The version that libssh reports; empty if it cannot be loaded.
+// Returns the version that libssh reports; empty if libssh cannot be loaded.
 std::string version_of_libssh();
 
-// Facts about the library that the plugin of this name has opened; empty if it opens none.
+// Returns facts about the library that the plugin of this name has opened; empty if the plugin opens no library.
 ProbeFacts find_backend(const std::string& name);
 
 }  // namespace hvd::launcher

@@ -13,16 +13,17 @@ namespace hvd::launcher {
 
 struct ProbeOutcome {
   bool works = false;
-  std::string why;  // of a failure: the child's last line on standard error, or how the child ended
+  // Why the test failed: the child's last line on standard error, or how the child ended.
+  std::string why;
   std::string output{};  // all of standard error, or its last part
-  bool is_late = false;  // it was killed at the deadline
+  bool is_late = false;  // the child was killed at the deadline
 };
 
 // Its destructor kills the child's process group.
 class Probe {
  public:
-  // Starts the child at once. `body` may replace it by a program; it returns why the part does not
-  // work, or an empty string if the part works.
+  // Starts the child at once. `body` runs in the child, and may replace the child by a program. `body` returns why the
+  // part does not work, or an empty string if the part works.
   explicit Probe(const std::function<std::string()>& body);
   Probe(Probe&& other) noexcept;
   ~Probe();
@@ -35,7 +36,7 @@ class Probe {
   std::string start_error_;
 };
 
-// For a body: executes the program (found on PATH) with these additional variables; returns the error.
+// For use in a body: executes the program (found on PATH) with these additional variables; returns only an error.
 std::string become(const std::vector<std::string>& command,
                    const std::vector<std::pair<std::string, std::string>>& environment);
 

@@ -44,7 +44,7 @@ constexpr char kInterpreter[] =
 constexpr std::string_view kFound = "horovod-found\t";
 constexpr std::string_view kPlace = "horovod-place\t";
 
-// The text after the mark on the last line that begins with the mark.
+// Returns the text after the mark on the last line that begins with the mark.
 std::optional<std::string> marked(const std::string& text, std::string_view mark) {
   std::optional<std::string> found;
   for (const std::string& line : split(text, '\n')) {
@@ -102,7 +102,7 @@ std::string try_library(std::span<const char* const> names,
 
 constexpr const char* kPmixLibraries[] = {"libpmix.so.2"};
 constexpr const char* kSshLibraries[] = {"libssh.so.4"};
-constexpr const char* kCudaDrivers[] = {"libcuda.so.1"};  // the other name may be a stub
+constexpr const char* kCudaDrivers[] = {"libcuda.so.1"};  // the name libcuda.so may be a stub
 // The names for ROCm 7, 6 and 5, and the name in a development package.
 constexpr const char* kHipRuntimes[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                         "libamdhip64.so"};
@@ -177,7 +177,7 @@ Probe CheckProbes::built_in(bool with_sum) const {
   });
 }
 
-// Empty: the library exists, and has the capability.
+// Returns what is missing. Empty: the library exists, and has the capability.
 std::string CheckProbes::lacks(const std::string& capability) const {
   if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
   return ask_capability(library_, capability);

@@ -21,10 +21,10 @@ class CheckProbes {
   Probe framework(const std::string& name, const std::string& module) const;
   // Runs the interpreter, and reports its version and path.
   Probe interpreter() const;
-  // Tests the built-in links and collectives: an initialisation and, `with_sum`, a sum over one rank.
+  // Tests the built-in links and collectives: an initialisation and, if `with_sum`, a sum over one rank.
   Probe built_in(bool with_sum) const;
-  // Loads the plugins of this name (a name of hvd_capability). Unless `variable` is empty, then
-  // sets that variable to `name` and tests an initialisation and, `with_sum`, a sum over one rank.
+  // Loads the plugins of this name (a name of hvd_capability). If `variable` is not empty, then sets that variable to
+  // `name` and tests an initialisation and, if `with_sum`, a sum over one rank.
   Probe backend(const std::string& name, const std::string& variable, bool with_sum) const;
   // Like backend(), for a GPU backend: the sum is in the first GPU's memory.
   Probe gpu_backend(const std::string& name) const;
@@ -35,13 +35,13 @@ class CheckProbes {
   Probe cuda() const;
   Probe rocm() const;
 
-  // Returns whether this build has a binding of that name, or a plugin of one of the kinds.
+  // Returns whether this build has a binding of the name. has_plugin(): a plugin of one of the kinds.
   bool has_binding(const std::string& name) const;
   bool has_plugin(const std::string& name) const;
 
  private:
   std::string lacks(const std::string& capability) const;
-  // The child's body of backend() and gpu_backend(); the test returns why it failed, or an empty
+  // The child's body of backend() and gpu_backend(). `test` returns why it failed, or an empty
   // string.
   std::string try_backend(const std::string& name, const std::function<std::string()>& test) const;
 
@@ -53,7 +53,7 @@ std::string report_found(const std::string& version, const std::string& path);
 
 // Finds the line of report_found() in the child's output; nullopt if the child ended before it printed one.
 std::optional<ProbeFacts> parse_found(const std::string& output);
-// The path at which a framework's probe found the module before its import; empty without such a module.
+// Returns the path at which a framework's probe found the module before importing it; empty if it found none.
 std::string parse_place(const std::string& output);
 
 }  // namespace hvd::launcher

@@ -16,11 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The packages of a row, by package manager. Empty: the package manager has no such package.
+// The packages of a row, by package manager. Empty: this package manager has no such package.
 struct PackageSource {
   std::string_view row;
-  std::string_view run_apt, run_dnf;      // packages to run it
-  std::string_view build_apt, build_dnf;  // further packages to build it
+  std::string_view run_apt, run_dnf;      // packages for running the part
+  std::string_view build_apt, build_dnf;  // further packages for building the part
   std::string_view pip;
 };
 constexpr std::array kSources = {
@@ -48,7 +48,7 @@ std::string first_on_path(std::string_view program) {
   return {};
 }
 
-// Returns whether the kernel lists a display or accelerator of this vendor.
+// Returns whether the kernel lists a display device or an accelerator of this vendor.
 bool has_device_of(std::string_view vendor) {
   std::error_code error;
   for (fs::directory_iterator at("/sys/bus/pci/devices", error), end; !error && at != end;
@@ -69,7 +69,7 @@ std::string installed_by(std::string_view apt, std::string_view dnf, const Machi
   return {};
 }
 
-// The fix for a framework that is installed at `place` but cannot be imported.
+// Returns the fix for a framework that is installed at `place` but cannot be imported.
 std::string of_broken_framework(const PackageSource& source, const std::string& place,
                                 const Machine& machine) {
   const bool is_installed = place.find("/site-packages/") != std::string::npos ||
@@ -95,7 +95,7 @@ std::string of_framework(const PackageSource& source, const std::string& place,
   return cat(machine.python, " -m pip install ", source.pip);
 }
 
-// oneCCL for CPUs is a PyPI package; its libfabric comes from the distribution.
+// Returns the fix for oneCCL for CPUs, which is a PyPI package; its libfabric comes from the distribution.
 std::string of_ccl(const Machine& machine) {
   const std::string fabric = installed_by("libfabric1", "libfabric", machine);
   return cat(fabric.empty() ? "install libfabric" : fabric,
@@ -110,7 +110,7 @@ std::string with_rebuild(const std::string& command, const Machine& machine) {
   return command.empty() ? again : cat(command, " && ", again);
 }
 
-// The reason why no command helps, or empty.
+// Returns why no command can make the row work, or an empty text.
 std::string hopeless(std::string_view row, bool has_part, const Machine& machine) {
   constexpr std::array<std::string_view, 4> kFrameworks = {"TensorFlow", "PyTorch", "MXNet", "JAX"};
   if (!has_part && std::ranges::find(kFrameworks, row) != kFrameworks.end())

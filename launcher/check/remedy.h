@@ -1,5 +1,5 @@
-// The fix that makes a row of --check-build work on this machine: a command, or the reason why none
-// exists. Reads the state of this machine and changes nothing.
+// Finds the fix that makes a row of --check-build work on this machine: a command, or the reason why no fix exists.
+// Reads the state of this machine and changes nothing.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace hvd::launcher {
 struct Machine {
   bool has_apt = false;
   bool has_dnf = false;
-  bool has_nvidia = false;  // a device on the bus
+  bool has_nvidia = false;  // a device of NVIDIA is on the bus
   bool has_amd = false;
   std::string python = "python3";  // the interpreter that was tested
   // The interpreter is the distribution's, so its packages come from the distribution.

@@ -18,7 +18,7 @@ struct Library {
   decltype(&hvd_release) release;
   decltype(&hvd_capability) capability;
 
-  // Returns the reason of a failure, else empty.
+  // Opens the library at `path`. Returns the reason of a failure, else an empty text.
   std::string open(const std::string& path);
 };
 

@@ -8,20 +8,21 @@
 
 namespace hvd::launcher {
 
-// Longer than any successful test takes.
+// Time limit of a test, longer than any successful test takes.
 constexpr double kProbeSeconds = 60;
 
 // The memory in which the test computes its sum.
 struct ProbeMemory {
-  int32_t device = -1;           // HVD_CPU, or a GPU
-  std::function<float*()> take;  // memory for two floats that the host can access; empty: any
+  int32_t device = -1;  // HVD_CPU, or a GPU
+  // Returns memory for two floats that the host can access; empty: any memory.
+  std::function<float*()> take;
 };
 
-// Returns the error; empty on success. With a sum: of one number, over one rank.
+// Returns the error; empty on success. `with_sum`: also sums one number over the only rank.
 std::string try_single_rank_world(const std::string& library, bool with_sum,
                                   const ProbeMemory& memory = {});
 
-// Returns why hvd_capability denies it; empty if available.
+// Returns why hvd_capability denies the capability `name`; empty if it is available.
 std::string ask_capability(const std::string& library, const std::string& name);
 
 }  // namespace hvd::launcher

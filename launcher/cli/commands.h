@@ -12,7 +12,7 @@ namespace hvd::launcher {
 struct Command {
   const char* name;
   const char* arguments;
-  const char* help;      // a sentence
+  const char* help;      // one sentence
   const char* details;   // paragraphs of sentences, each ends with a newline; empty: no details
   const char* examples;  // command lines, each ends with a newline
 };

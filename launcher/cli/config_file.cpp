@@ -76,7 +76,7 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
   return settings.set(setting.key, *flag ? "0" : "1");
 }
 
-// Returns the setting whose flag is spelled like the key: "np" and "min-np" for -np and --min-np. Null if no flag is.
+// Returns the setting with a flag that is spelled like the key: -np for "np" and "min-np". Null if no flag matches.
 const Setting* find_spelling(const std::string& key) {
   const auto is_spelt = [&](const std::string& spelling) {
     std::string name = spelling.substr(std::min(spelling.find_first_not_of('-'), spelling.size()));

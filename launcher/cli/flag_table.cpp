@@ -87,7 +87,7 @@ constexpr ForeignFlag kForeign[] = {
      1, "", kRendezvous},
 };
 
-// The long flags of the original.
+// The long flags of the original Horovod.
 constexpr char kOfOriginal[] =
     "autotune autotune-bayes-opt-max-samples autotune-gaussian-process-noise autotune-log-file "
     "autotune-steps-per-sample autotune-warmup-samples binding-args blacklist-cooldown-range "
@@ -177,7 +177,8 @@ std::string flag_of_beginning(std::string_view name) {
 
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name) {
   if (name == "-?") return "--help";
-  std::vector<std::string> spellings;  // without one-letter flags, which resemble every letter
+  // Without one-letter flags, which would resemble every letter.
+  std::vector<std::string> spellings;
   for (const Flag& flag : flags) {
     for (const std::string& spelling : flag.spellings) {
       if (name.size() == 2 && to_lower(spelling) == to_lower(name)) return flag.spellings.back();

@@ -18,35 +18,36 @@ struct Flag {
   bool is_off = false;  // sets the setting to 0; not in --help
 
   bool takes_value() const { return setting->type != SettingType::kFlag; }
-  // Number of words that follow it: 2 for "LO HI".
+  // Returns the number of words that follow the flag: 2 for "LO HI".
   size_t values() const;
 };
 
 std::vector<Flag> all_flags();
 
-// Topics of `--help`, in the order of the table.
+// Returns the topics of `--help`, in the order of the table.
 std::vector<std::string> all_topics();
 
-// The values of a setting that accepts a fixed list; else empty.
+// Returns the values of a setting that accepts a fixed list; else an empty list.
 std::vector<std::string> choices_of(const Setting& setting);
 
-// Sets the value of the flag, or of the key of the config file. A number of slots may be a device: gpu, auto or cpu.
+// Sets the value of a flag or of a key of the config file. A number of slots may be a device: gpu, auto or cpu.
 Status set_given(const Setting& setting, std::string_view value, Settings& settings);
 
 // A flag of mpirun or torchrun, or a flag of the original Horovod that this build lacks.
 struct ForeignFlag {
   const char* spellings;  // separated by commas
   int values;             // the number of words that follow the flag
-  const char* accepted;   // values that change nothing, separated by commas; "*": any; or ""
-  const char* answer;     // a sentence that names the flag to use instead
+  // Values with which the flag changes nothing, separated by commas; "*": any value; or "".
+  const char* accepted;
+  const char* answer;  // a sentence that names the flag to use instead
 };
 const ForeignFlag* find_foreign_flag(std::string_view name);
 
-// Returns the original Horovod's long flag of which `name`, of two letters or more, is an unambiguous beginning, as in
-// the original's parser. Else empty.
+// Returns the long flag of the original Horovod that begins with `name`, of two letters or more, if only one flag does
+// so, as in the original's parser. Else an empty text.
 std::string flag_of_beginning(std::string_view name);
 
-// Returns the flag most similar to a misspelled one, or empty.
+// Returns the flag that is most similar to a misspelled flag, or an empty text.
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name);
 
 }  // namespace hvd::launcher

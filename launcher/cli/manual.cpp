@@ -32,14 +32,14 @@ std::string command_names() {
   return join(names, " ");
 }
 
-// A setting for programs that start this launcher; lists omit it.
+// Returns whether only programs that start this launcher use the setting; lists omit such a setting.
 bool is_internal(const Setting& setting) {
   return setting.flags[0] == '\0' && setting.variable[0] == '\0';
 }
 
 std::string flags_of(const Setting& setting) { return join(split(setting.flags, ','), ", "); }
 
-// "-p, --ssh-port PORT", or "HOROVOD_STORE=URL" for a setting without a flag.
+// Returns "-p, --ssh-port PORT", or "HOROVOD_STORE=URL" for a setting without a flag.
 std::string with_value(const Setting& setting) {
   const std::string value = setting.value;
   if (setting.flags[0] == '\0') return cat(setting.variable, "=", value.empty() ? "0|1" : value);
@@ -65,7 +65,7 @@ std::string help_of(const Setting& setting) {
   const std::string value = default_of_flag(setting);
   const bool has_default =
       !value.empty() && (setting.type != SettingType::kFlag || setting.variable[0] != '\0');
-  // The entry of a setting without a flag begins with the variable (with_value()), so do not repeat it.
+  // The entry of a setting without a flag begins with the variable (with_value()). Do not repeat the variable.
   const bool names_variable = setting.variable[0] != '\0' && setting.flags[0] != '\0';
   if (!has_default && !names_variable) return text;
   std::vector<std::string> brackets;
@@ -104,7 +104,7 @@ std::string indented(std::string_view text, size_t indent, size_t width) {
   return lines;
 }
 
-// Returns whether the flag's value may name a file, which a shell can complete; a number does not.
+// Returns whether the value of the flag may name a file, which a shell can complete. A number does not name a file.
 bool is_of_files(const Flag& flag) {
   constexpr std::string_view kKinds[] = {"FILE", "DIR", "PATH", "COMMAND"};
   return std::ranges::find(kKinds, std::string_view(flag.setting->value)) != std::end(kKinds);
@@ -123,7 +123,7 @@ constexpr char kBashHosts[] = R"(_horovodrun_hosts() {
 }
 )";
 
-// Prints the names of jobs, the ids of those without one, and Slurm's numbers.
+// Prints the names of jobs, the ids of jobs without a name, and the numbers of Slurm.
 constexpr char kJobNames[] =
     R"(horovodrun ps -a 2>/dev/null | awk 'NR == 1 { slurm = $3 == "SLURM" }
     NR > 1 && /^[^ ]/ { print ($2 == "-" ? $1 : $2); if (slurm && $3 != "-") print $3 }' | sort -u)";
@@ -213,7 +213,7 @@ std::string single_quoted(std::string_view text, std::string_view quote) {
   return "'" + quoted + "'";
 }
 
-// Brackets and colons would end a description of _arguments.
+// Escapes brackets and colons, which would end a description of _arguments.
 std::string zsh_description(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -223,7 +223,7 @@ std::string zsh_description(std::string_view text) {
   return escaped;
 }
 
-// Returns the action that completes a value. An action of one blank only shows the kind of value, and completes
+// Returns the zsh action that completes a value. An action of one blank shows only the kind of value, and completes
 // nothing.
 std::string zsh_action(const Flag& flag) {
   const std::string_view value = flag.setting->value;
@@ -289,7 +289,7 @@ std::string fish_completion() {
 
 std::string in_code(const std::string& text) { return text.empty() ? "" : cat("`", text, "`"); }
 
-// '|' would end a table's cell.
+// Escapes the character |, which would end the cell of a table.
 std::string cell(std::string text) {
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
     text.insert(at, "\\");
@@ -301,7 +301,7 @@ std::string default_in_table(const Setting& setting) {
   return cat(default_of_flag(setting), " (variable: ", setting.default_value, ")");
 }
 
-// Returns the target of links to a row: "num-proc", or the name of a variable without a flag.
+// Returns the target of links to a row: "num-proc", or the name of the variable for a setting without a flag.
 std::string anchor(const Setting& setting) {
   for (const std::string& flag : split(setting.flags, ',')) {
     if (flag.starts_with("--")) return cat("<a id=\"", flag.substr(2), "\"></a>");
@@ -458,7 +458,7 @@ std::string man_page() {
   return text + kManualEnd;
 }
 
-// horovod-environment(7): each variable, with its flag.
+// Returns horovod-environment(7): each variable, with its flag.
 std::string environment_page() {
   std::string text =
       cat(title("HOROVOD\\-ENVIRONMENT", "7",
@@ -487,14 +487,15 @@ std::string environment_page() {
 
 // Formats a name and its help, side by side if the name is short.
 std::string entry(const std::string& what, std::string_view help, size_t width) {
-  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits after it
+  // The name of the longest variable fits before the column.
+  const size_t column = width < 78 ? 8 : 34;
   const std::string name = "  " + what;
   const std::string lines = indented(help, column, width);
   return name.size() + 2 <= column ? name + lines.substr(name.size()) : cat(name, "\n", lines);
 }
 
-// Formats the settings of one topic under its name; empty if it has none. `is_short`: only common settings, without
-// their variables.
+// Formats the settings of one topic under its name; empty if the topic has none. `is_short`: only common settings,
+// without their variables.
 std::string topic_text(std::string_view topic, size_t width, bool is_short) {
   std::string text;
   for (const Setting& setting : all_settings()) {
@@ -510,7 +511,8 @@ std::string topic_text(std::string_view topic, size_t width, bool is_short) {
 std::string commands_text(size_t width) {
   std::string text = "\ncommands (horovodrun help COMMAND explains one):\n";
   for (const Command& command : all_commands()) {
-    if (command.name == std::string_view("help")) continue;  // the line above names it
+    // The line above names the command help.
+    if (command.name == std::string_view("help")) continue;
     text += entry(cat(command.name, " ", command.arguments), command.help, width);
   }
   return text;

@@ -1,5 +1,5 @@
 // Formats the table of settings as --help, shell completion, man pages and docs/settings.md. The launcher's command
-// calls it. Pure.
+// calls this code. Pure.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace hvd::launcher {
 
-// Without arguments: eight lines with three commands.
+// Returns the text for a call without arguments: eight lines with three commands.
 std::string first_screen();
-// --help: the common flags by topic, in lines of at most `width` columns, or of the longest flag.
+// Returns --help: the common flags by topic, in lines of at most `width` columns, or of the longest flag.
 std::string help_text(size_t width);
-// --help TOPIC: all flags and variables of a topic in all_topics(), or the help of a command in
+// Returns --help TOPIC: all flags and variables of a topic in all_topics(), or the help of a command in
 // all_commands().
 std::string topic_help_text(std::string_view topic, size_t width);
-// --help-all: the flags and variables of all topics.
+// Returns --help-all: the flags and variables of all topics.
 std::string full_help_text(size_t width);
-// The completion script for `shell`: bash, zsh or fish.
+// Returns the completion script for `shell`: bash, zsh or fish.
 std::string completion(std::string_view shell);
-// The manual in `format`: docs/settings.md, or the man page of the flags or of the variables.
+// Returns the manual in `format`: docs/settings.md, or the man page of the flags or of the variables.
 std::string manual(std::string_view format);
 
 }  // namespace hvd::launcher

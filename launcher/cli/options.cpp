@@ -29,7 +29,7 @@ namespace {
 struct FlagWord {
   const Flag* flag = nullptr;
   std::string spelling;
-  std::optional<std::string> value;  // attached to the flag
+  std::optional<std::string> value;  // a value in the same word as the flag
 };
 
 bool has(const std::vector<std::string>& words, std::string_view word) {
@@ -62,7 +62,7 @@ FlagWord recognise(const std::vector<Flag>& flags, const std::string& text) {
 }
 
 bool looks_like_flag(const std::string& text) {
-  // A value such as "-x A" may begin with a hyphen; no flag contains a space.
+  // A value such as "-x A" may begin with a hyphen, but no flag contains a space.
   return text.size() > 1 && text[0] == '-' && text.find(' ') == std::string::npos &&
          !parse_double(text);
 }
@@ -115,7 +115,7 @@ bool has_value_after(std::span<const std::string> arguments, size_t at) {
 // Reads the values of the flag at arguments[at], and moves `at` to the flag's last word.
 Result<std::string> read_value(FlagWord word, std::span<const std::string> arguments, size_t& at) {
   if (!word.value && has_value_after(arguments, at)) word.value = arguments[++at];
-  // "LO HI", also as one word: "LO,HI".
+  // The values "LO HI" may also be one word: "LO,HI".
   size_t missing = word.flag->values() - 1;
   if (!word.value || word.value->find_first_of(", ") != std::string::npos) missing = 0;
   for (; missing > 0 && has_value_after(arguments, at); --missing) {
@@ -174,7 +174,7 @@ std::string name_of(const CommandLine& line, std::string_view key) {
   return split(setting(key).flags, ',').front();
 }
 
-// A detached launcher does not read standard input, and is the launcher of its ranks.
+// Refuses settings that need standard input, which a detached launcher does not read, or another launcher of ranks.
 Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
   if (!settings.job.detach) return {};
   const std::string readers = to_lower(settings.output.stdin_ranks.value);
@@ -208,7 +208,7 @@ Status check_readers(const LaunchSettings& settings, const std::string& name) {
       cat(name, " ", printable(readers), " is not one of: none, all, or ranks such as 0,3-5"));
 }
 
-// Each host has its own current directory and home.
+// Refuses a path that depends on the host: each host has its own current directory and home.
 Status check_stage_dir(const LaunchSettings& settings, const CommandLine& line) {
   const std::string& folder = settings.job.stage_dir;
   if (folder.empty() || folder.starts_with('/')) return {};
@@ -295,7 +295,7 @@ Status check_joining(const LaunchSettings& settings) {
   return net::parse_port_range(settings.network.port_range.value_or("")).status();
 }
 
-// Agents of hosts that have joined end with the job.
+// Refuses restarts and spares for hosts that have joined, because their agents end with the job.
 Status check_tried_again(const LaunchSettings& settings) {
   const bool is_tried_again = settings.job.max_restarts.value > 0 || settings.job.spares > 0;
   if (is_tried_again && (settings.join.listen.has_value() || has_join_token(settings))) {
@@ -342,7 +342,7 @@ Status check_counted_slots(const LaunchSettings& settings, const CommandLine& li
 }
 
 // A flag that may be given only once: a second value would silently replace the hosts, ranks, variables or commands of
-// the first.
+// the first value.
 struct RepeatedFlag {
   std::string_view key;
   const char* separator;  // null: the values cannot be joined on the command line
@@ -411,7 +411,7 @@ Status apply(const CommandLine& line, Settings& settings) {
   return {};
 }
 
-// -h is a common mistake for -H.
+// Refuses -h directly before the command, a common mistake for -H.
 Status check_help(const Options& options, const CommandLine& line) {
   if (!line.ends_with_help || options.command.empty()) return {};
   const std::string& word = options.command.front();
@@ -423,7 +423,7 @@ Status check_help(const Options& options, const CommandLine& line) {
                               " for hosts"));
 }
 
-// After --help, a single word is a topic.
+// Checks a single word after --help, which is a topic.
 Status check_topic(const Options& options) {
   if (!options.settings.questions.help || options.command.size() != 1) return {};
   const auto topics = all_topics();
@@ -444,8 +444,8 @@ Status check_complete(const Options& options) {
       "horovodrun -np 4 python3 train.py");
 }
 
-// mpirun starts several programs, separated by ":"; horovodrun would pass the words after ":" to one program as
-// arguments.
+// Refuses several programs separated by ":", which mpirun starts; horovodrun would pass the words after ":" to one
+// program as arguments.
 Status check_contexts(const std::vector<std::string>& command) {
   constexpr std::string_view kFlags[] = {"-np", "--np", "-n", "-H", "-host", "--host", "-x"};
   for (size_t i = 1; i + 1 < command.size(); ++i) {
@@ -460,7 +460,7 @@ Status check_contexts(const std::vector<std::string>& command) {
   return {};
 }
 
-// The user means a job if the command line gives a number of ranks, or hosts, or "--".
+// Refuses a word that is a command of other tools. A number of ranks, hosts, or "--" show that the user means a job.
 Status check_command(const Options& options, bool has_separator) {
   if (options.command.empty() || has_separator || is_question(options)) return {};
   HVD_RETURN_IF_ERROR(check_contexts(options.command));

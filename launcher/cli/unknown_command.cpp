@@ -12,7 +12,7 @@ namespace {
 struct Synonym {
   const char* words;   // separated by commas
   const char* answer;  // follows "no command 'WORD'; "
-  bool is_program;     // a common program has this name: an allocation's hosts may run it
+  bool is_program;     // a common program has this name, which an allocation's hosts may run
 };
 
 constexpr char kPs[] = "did you mean horovodrun ps?";
@@ -50,7 +50,7 @@ bool have_same_letters(std::string_view one, std::string_view other) {
   return std::is_permutation(one.begin(), one.end(), other.begin(), other.end());
 }
 
-// Matches a misspelled command: one letter differs, or two in a long word, or the letters are in another order.
+// Finds a command that was misspelled: one letter differs, or two in a long word, or letters are in another order.
 std::string nearest_command(std::string_view word) {
   size_t most = word.size() > 4 ? 2 : 1;
   std::string nearest;
@@ -59,7 +59,7 @@ std::string nearest_command(std::string_view word) {
     const size_t distance = is_swapped ? 1 : edit_distance(word, command.name);
     if (word.size() < 3 || distance > most) continue;
     nearest = command.name;
-    most = distance - 1;  // a later match must be nearer
+    most = distance - 1;  // a later match must have fewer differences
   }
   return nearest;
 }

@@ -25,7 +25,7 @@ const char* further_slots(HostSource hosts) {
 
 }  // namespace
 
-// The slots that the job can use now. If agents join by themselves, a host cannot start more processes.
+// Returns the slots that the job can use now. A host whose agent joined by itself cannot start more processes.
 int Capacity::usable(const Host& host) const {
   if (pool_.is_excluded_for_ever(host.name)) return 0;
   const int live = live_processes(hosts_, host.name);

@@ -16,24 +16,24 @@ namespace hvd::launcher {
 
 class Capacity {
  public:
-  // The arguments outlive this object.
+  // The arguments must outlive this object.
   Capacity(const GenerationLimits& limits, const HostPool& pool, const HostTable& hosts)
       : limits_(limits), pool_(pool), hosts_(hosts) {}
 
-  // offered(): the slots of the hosts that the job uses. named(): the same, plus the slots that a user has removed.
+  // offered(): the slots of the hosts that the job uses. named(): these slots, plus the slots that a user has removed.
   int offered() const;
   int named() const;
-  // Whether the job may get processes in addition to the present ones.
+  // Returns whether the job may get more processes than it has now.
   bool may_grow() const;
-  // The possible sources of the ranks that a paused job lacks.
+  // Returns the hosts from which the ranks that a paused job lacks may come, as a text.
   std::string awaited_hosts(Clock::time_point now) const;
-  // Whether the next generation would include this process, which is ready but not a member.
+  // Returns whether the next generation would include this process, which is ready but not a member.
   bool has_place_for(const RankRun& process) const;
-  // The slots of offered() without these hosts.
+  // Returns the slots of offered() without these hosts.
   int offered_without(const std::set<std::string>& hosts) const;
-  // Whether a rank stays after the next commit if these hosts leave.
+  // Returns whether a rank stays after the next commit if these hosts leave.
   bool has_state_without(const std::set<std::string>& hosts) const;
-  // An error if a user may not reduce this host to `slots` slots: the job must keep its state and enough slots.
+  // Returns an error if a user may not reduce this host to `slots` slots: the job must keep its state and enough slots.
   // `what`: the part of the job that leaves, for the error.
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
 

@@ -1,5 +1,5 @@
-// The changes that the ranks of an elastic job have been notified of. After a notice, the ranks request their next
-// places at their next commit. ElasticCore owns one and notifies the ranks. No I/O, no clock.
+// The changes about which the ranks of an elastic job have been notified. After a notice, the ranks request their next
+// places at their next commit. ElasticCore owns this object and notifies the ranks. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class ChangeNotice {
   void clear() { *this = {}; }
   // Returns, once a minute, a sentence about the ranks or hosts that the next generation waits for.
   std::optional<std::string> reminder(Clock::time_point now);
-  // When reminder() will return a sentence again.
+  // Returns when reminder() will return a sentence again.
   Clock::time_point next() const { return reminder_.next(); }
-  // The cause of the change for a sentence, in the past tense.
+  // Returns the cause of the change for a sentence, in the past tense.
   std::string cause() const;
 
  private:

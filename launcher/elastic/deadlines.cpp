@@ -40,7 +40,7 @@ Deadlines::Time Deadlines::end_of_entry() const {
   return begun_ + duration_of(limits_.return_seconds);
 }
 
-// The processes that the next generation waits for.
+// Returns the processes that the next generation waits for.
 std::vector<const RankRun*> Deadlines::awaited() const {
   std::vector<const RankRun*> found;
   for (const RankRun& process : hosts_.ranks()) {
@@ -57,7 +57,7 @@ Deadlines::Finding Deadlines::silent(Time now) {
   Time since = *asking_since_;
   const std::vector<const RankRun*> silent = awaited();
   for (const RankRun* process : silent) since = std::max(since, process->place().since);
-  // The first ranks get the limit of a job of constant size, because they also import and load.
+  // The first ranks get the limit of a job of constant size, because they also import modules and load data.
   const double limit_seconds = hosts_.has_members() ? limits_.return_seconds : limits_.init_seconds;
   const Time limit = since + duration_of(limit_seconds);
   if (now >= limit) {
@@ -89,7 +89,7 @@ Deadlines::Finding Deadlines::slow(Time now) {
   std::erase_if(slow_, [this](const auto& one) {
     return hosts_.rank(one.first).place_state() != PlaceState::kStarting;
   });
-  // The first ranks have shown how long the program runs before it calls hvd.init.
+  // The start of the first ranks has shown how long the program runs before it calls hvd.init.
   const Clock::duration limit = first_start_ + duration_of(limits_.return_seconds);
   const auto in_seconds = [](Clock::duration time) {
     return std::chrono::round<seconds>(time).count();
@@ -127,7 +127,7 @@ Deadlines::Finding Deadlines::unprepared(Time now) {
   const Clock::duration limit = first_work_ + duration_of(limits_.return_seconds);
   const auto in_words = cat(std::chrono::ceil<seconds>(limit).count(), " s");
   std::vector<std::string> names;
-  Time first = Time::max();  // when the first of them got its place
+  Time first = Time::max();  // when the first of these processes got its place
   for (const RankRun& process : hosts_.ranks()) {
     if (process.place_state() != PlaceState::kPreparing) continue;
     if (now >= process.place().since + limit) {
@@ -164,7 +164,7 @@ Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure) {
   for (const RankRun* rank : hosts_.members()) {
     if (!rank->is_gone()) names.push_back(rank->describe());
   }
-  // All ranks may be stopped, or may work for long without Horovod.
+  // All ranks may be stopped, or may compute for long without an operation of Horovod.
   const Time end = *lost_since_ + duration_of(limits_.pause_seconds);
   if (now >= end) {
     finding.end =

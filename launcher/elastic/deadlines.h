@@ -1,6 +1,6 @@
 // The time limits of an elastic job for processes that do not call hvd.init, do not enter hvd.elastic.run or do not
-// notice a loss, and the messages to the user meanwhile. ElasticCore owns one; Generations and the policies pass it the
-// events, and abandon the processes that it returns. No I/O, no clock.
+// notice a loss, and the messages to the user meanwhile. ElasticCore owns this object; Generations and the policies
+// pass the events to it, and abandon the processes that it returns. No I/O, no clock.
 #pragma once
 
 #include <chrono>
@@ -20,16 +20,16 @@ class Reminder {
  public:
   static constexpr std::chrono::seconds kInterval{60};
 
-  // Does nothing if the reminder is on.
+  // Turns the reminder on, unless it is on.
   void start(Clock::time_point first) { next_ = next_.value_or(first); }
   void stop() { next_.reset(); }
-  // Returns whether the sentence is due now. If so, the caller must print it.
+  // Returns whether the sentence is due now. If it is due, the caller must print it.
   bool is_due(Clock::time_point now) {
     if (now < next()) return false;
     next_ = now + kInterval;
     return true;
   }
-  // Time::max(): the reminder is off.
+  // Returns the time of the next sentence; Time::max() if the reminder is off.
   Clock::time_point next() const { return next_.value_or(Clock::time_point::max()); }
 
  private:
@@ -51,10 +51,10 @@ class Deadlines {
     std::vector<LateProcess> late;       // the processes to abandon
     std::optional<std::string> end;      // why the job cannot continue
     std::vector<std::string> reminders;  // sentences for the user
-    Time next = Time::max();             // earlier checks have no new result
+    Time next = Time::max();             // when the next check can have a new result
   };
 
-  // The arguments outlive this object.
+  // The arguments must outlive this object.
   Deadlines(const GenerationLimits& limits, const HostTable& hosts)
       : limits_(limits), hosts_(hosts) {}
 
@@ -63,15 +63,15 @@ class Deadlines {
   void generation_began(Time now);
   // Call when the first rank enters hvd.elastic.run.
   void entered_elastic_run(Time now);
-  // A rank has asked for the next generation.
+  // Call when a rank has asked for the next generation.
   void asked(Time now);
   void rank_lost(Time now);
-  // New processes got their places and now prepare.
+  // Call when new processes have got their places and begin to prepare.
   void plan_made() { unprepared_.stop(); }
 
-  // Whether a rank has requested the next generation and waits for others.
+  // Returns whether a rank has requested the next generation and waits for other ranks.
   bool is_asked() const { return asking_since_.has_value(); }
-  // After this time, a program whose ranks have not entered hvd.elastic.run counts as one without it.
+  // Returns the time after which a program whose ranks have not entered hvd.elastic.run counts as one that never does.
   Time end_of_entry() const;
 
   // Finds ranks that have not requested the next generation, some time after the first request.
@@ -80,7 +80,7 @@ class Deadlines {
   Finding slow(Time now);
   // Finds processes with a provisional place that have not requested the final place while ranks train.
   Finding unprepared(Time now);
-  // Finds ranks that have not requested the next generation after a loss. They request it in their next operation,
+  // Finds ranks that have not requested the next generation after a loss. A rank requests it in its next operation,
   // which may be late. `failure`: a sentence about the loss.
   Finding unaware(Time now, const std::string& failure);
 
@@ -90,12 +90,13 @@ class Deadlines {
   const GenerationLimits& limits_;
   const HostTable& hosts_;
   Time begun_{};
-  Clock::duration first_start_{};     // from begun_ to the first ranks' requests for places
+  Clock::duration first_start_{};     // from begun_ until the first ranks requested places
   Time first_began_{};                // when the first generation began
   Clock::duration first_work_{};      // from first_began_ until a rank entered hvd.elastic.run
   std::optional<Time> asking_since_;  // time of the first request for the next generation
   bool has_named_silent_ = false;
-  std::optional<Time> lost_since_;  // when a rank was lost; unset after the next request
+  // When a rank was lost; unset after the next request for a generation.
+  std::optional<Time> lost_since_;
   Reminder unaware_, unprepared_;
   std::map<int, Reminder> slow_;  // key: process
 };

@@ -124,7 +124,7 @@ void ElasticCore::end_slow(Time now) {
 
 std::string ElasticCore::follow_up(const ProcessFailure& failed, bool is_host_sound, Time now) {
   const bool was_member = hosts.rank(failed.process).is_member();
-  // A failed process that was not a rank yet does not harm the other ranks.
+  // The failure of a process that was not a rank yet does not affect the other ranks.
   if (was_member || !current) {
     failure.note(failed.exit_code, failed.sentence, failed.process);
   }

@@ -1,4 +1,5 @@
-// State that the parts of Generations share: the stage of the job, the present generation and the first failure in it. Starts and ends hosts and processes. Generations owns one. No I/O, no clock.
+// State that the parts of Generations share: the stage of the job, the current generation and the first failure in it.
+// Starts and ends hosts and processes. Generations owns this object. No I/O, no clock.
 #pragma once
 
 #include <algorithm>
@@ -33,15 +34,15 @@ class GenerationActions {
   virtual void start_processes(HostRun& host) = 0;
   // Ends all processes of a started host. Their exits do not count.
   virtual void end_host(HostRun& host) = 0;
-  // Ends one process of a host that keeps others. Its exit does not count.
+  // Ends one process of a host that keeps other processes. Its exit does not count.
   virtual void end_process(RankRun& process) = 0;
-  // A generation begins. answer() follows for each of its processes.
+  // Begins a generation. answer() follows for each of its processes.
   virtual void begin_generation(const rendezvous::Generation& generation) = 0;
   // Answers the last request of the process. The place is provisional if the process is not a rank yet.
   virtual void answer(const RankRun& process, const rendezvous::PlaceAnswer& answer) = 0;
   virtual void notify_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
   virtual void notify_loss(int32_t generation, const std::string& sentence) = 0;
-  // The host's agent will end by itself after this number of seconds.
+  // Informs the ranks' processes that their host's agent will end by itself after this number of seconds.
   virtual void notify_leave(const HostRun& host, double seconds) = 0;
   virtual void report(const std::string& sentence) = 0;
   // Ends the job, which cannot continue. `process`: the process whose failure is the cause, or -1.
@@ -52,20 +53,20 @@ class GenerationActions {
 
 struct ElasticCore {
   using Time = Clock::time_point;
-  // All arguments except `given` outlive this object. The job begins with the hosts in the table.
+  // All arguments except `given` must outlive this object. The job begins with the hosts in the table.
   ElasticCore(const GenerationLimits& given, GenerationActions& orders, JobHistory& of_job,
               HostTable& of_launch);
   ElasticCore(const ElasticCore&) = delete;
 
   void to(JobStage following);
   bool is_over() const { return stage == JobStage::kOver; }
-  // Whether the present ranks cannot survive a change, as far as the launcher knows.
+  // Returns whether the present ranks cannot survive a change, as far as the launcher knows.
   bool restarts_program() const;
-  // Sets the current generation, or none.
+  // Sets the current generation, or none if empty.
   void set_current(std::optional<Generation> generation);
 
   // Functions for hosts and processes.
-  // The processes of a host that was added later start now.
+  // Call when the processes of a host that was added later start.
   static void note_start(const HostRun& host, Time now);
   // Starts hosts that have free slots.
   void start_hosts(Time now);
@@ -85,28 +86,28 @@ struct ElasticCore {
   void end_slow(Time now);
 
   // Functions for failures.
-  // Returns the failure's sentence plus the consequence for its host: the host is used again at once, later or never.
+  // Returns the failure's sentence and the consequence for its host: the host is used again at once, later or never.
   std::string follow_up(const ProcessFailure& failed, bool is_host_sound, Time now);
   // Excludes a host after a failure on it. Returns a sentence for the user, or nothing.
   std::string exclude(const std::string& name, Time now);
-  // Like exclude(), after the loss of a host, which may only be out of reach.
+  // Like exclude(), after the loss of a host that may only be unreachable.
   std::string after_loss(const HostRun& host, Time now);
-  // Starts another process later, after a process has ended without having worked while ranks train.
+  // Starts another process later. Call when a process has ended without having worked, while ranks train.
   std::string start_another_later(const std::string& name, Time now);
 
   // Functions for changes of the ranks.
-  // Whether the job has waited up to a second for more hosts to be ready, so that one change adds all of them.
+  // Returns whether the job has waited up to a second for more hosts to be ready, so that one change adds all of them.
   bool has_gathered(bool may_come, Time now);
-  // Whether the job may get ranks in addition to the present ones.
+  // Returns whether the job may get more ranks than it has now.
   bool may_grow() const;
-  // kHostsRemoved if a rank is to leave, else 0.
+  // Returns kHostsRemoved if a rank is to leave, else 0.
   int32_t departures() const;
   // Notifies the ranks of these changes, so that they request new places at their next commit.
   void notify_ranks(int32_t updates, Time now);
   bool may_reset(Time now) { return history.resets.may_reset(limits.resets, now); }
   void count_reset(const std::string& why, Time now);
 
-  // Ends the job. Without `process`: because of the first failure's process.
+  // Ends the job. Without `process`, the process of the first failure is the cause.
   void over(int exit_code, const std::string& sentence) {
     over(exit_code, sentence, failure.process());
   }
@@ -128,10 +129,10 @@ struct ElasticCore {
   Deadlines deadlines{limits, hosts};
   ChangeNotice notice;
   RepeatedException repetition;
-  FirstFailure failure;  // in the current generation
+  FirstFailure failure;  // the first failure in the current generation
   TrainingEnd training_end{hosts};
-  std::optional<Time> ready_since;  // since when a process can become a member
-  Time next = Time::max();          // when to consider the job again
+  std::optional<Time> ready_since;  // since when a process could become a member
+  Time next = Time::max();          // time of the next consideration of the job
 };
 
 }  // namespace hvd::launcher

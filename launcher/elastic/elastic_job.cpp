@@ -31,7 +31,7 @@ GenerationLimits generation_limits(const LaunchSettings& settings, bool hosts_jo
           .resets = reset_limit(settings),
           .hosts = host_source(settings, hosts_join),
           .restarts_ranks = settings.elastic.restart_ranks,
-          // Agents that joined start their ranks only once, and a parent process serves one launch.
+          // Agents that joined start their ranks only once. A parent process serves one launch.
           .restarts_programs = !hosts_join && !settings.job.store_fd.has_value(),
           .most_restarts = most_restarts(settings),
           .cause_seconds = silence_limits(settings, false).host_timeout_seconds + 2};
@@ -164,8 +164,8 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
   return goes_on;
 }
 
-// A failed switch makes several hosts silent, which then answer one after the other. After a moment in which the job
-// needed a silent host to continue, no host is abandoned for another --host-timeout.
+// When a network switch fails, several hosts become silent, and later answer one after another. After a moment in which
+// the job needed a silent host to continue, no host is abandoned for another --host-timeout.
 bool ElasticJob::gives_up(HostRun& host) {
   if (is_stopped_) return false;
   std::set<std::string> silent = {host.name()};
@@ -189,7 +189,7 @@ void ElasticJob::ranks_ended(const HostRun& host) {
   arm();
 }
 
-// The next generation may wait for the ranks of the host that has ended.
+// Informs the generations, because the next generation may wait for the ranks of the host that has ended.
 void ElasticJob::host_gone() {
   if (is_stopped_) return;
   generations_.on_time(Clock::now());
@@ -267,7 +267,7 @@ void ElasticJob::held(HostRun& host) {
   arm();
 }
 
-// Posted, because the caller is in the middle of a decision.
+// Starts the processes later (posted), because the caller is in the middle of a decision.
 void ElasticJob::start_processes(HostRun& host) {
   net::asio::post(launch_.executor(), [this, &host] {
     if (!is_stopped_ && host.state() == HostState::kHeld) launch_.start(host);
@@ -276,7 +276,7 @@ void ElasticJob::start_processes(HostRun& host) {
 
 void ElasticJob::end_host(HostRun& host) {
   if (join_queue_ != nullptr) {
-    // Posted, because the caller is in the middle of a decision.
+    // Leave later (posted), because the caller is in the middle of a decision.
     net::asio::post(launch_.executor(), [this, name = host.name()] { leave_queue(name); });
   }
   launch_.end(host);

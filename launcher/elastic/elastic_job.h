@@ -1,6 +1,6 @@
 // The policy of an elastic job: carries out the orders of Generations, adds and ends hosts while the job runs, and
 // exchanges records with the processes through the job's store. Owns the generations and their timer. JobLaunch owns
-// and calls it. Lives on the launch's loop.
+// this object. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace hvd::launcher {
 
 class ElasticJob : public JobPolicy, private GenerationActions {
  public:
-  // All arguments outlive this object. `join_queue`: the queue of joining hosts, or null. The pool of `history` names
-  // all hosts that the job may use; the launch's table names those with which the launch begins.
+  // All arguments must outlive this object. `join_queue`: the queue of joining hosts, or null. The pool of `history`
+  // names all hosts that the job may use; the launch's table names the hosts with which the launch begins.
   ElasticJob(PolicyLaunch& launch, const LaunchSettings& settings, JoinQueue* join_queue,
              JobHistory& history);
   ~ElasticJob() override;
@@ -54,7 +54,7 @@ class ElasticJob : public JobPolicy, private GenerationActions {
 
   void take_request(const std::string& key);
   void set(const std::string& key, ByteView value);
-  // The host's agent ends. Its name becomes free for another agent, which starts without failures.
+  // Call when the host's agent ends. Its name becomes free for another agent, which starts without failures.
   void leave_queue(const std::string& name);
   void arm();
 
@@ -70,14 +70,14 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   bool wants_restart_ = false;
 };
 
-// The history of an elastic job that begins on these hosts.
+// Returns the history of an elastic job that begins on these hosts.
 JobHistory new_history(const LaunchSettings& settings, std::vector<Host> hosts, bool hosts_join);
 
-// The plan of the next launch, on hosts with enough slots: hosts of the last generation keep their order.
+// Returns the plan of the next launch, on hosts with enough slots. Hosts of the last generation keep their order.
 Result<SlotPlan> plan_again(const LaunchSettings& settings, const JobHistory& history,
                             std::vector<Host> hosts);
 
-// The plan for the hosts with which an elastic job begins: all their slots, up to --max-np ranks.
+// Returns the plan for the hosts with which an elastic job begins: all their slots, up to --max-np ranks.
 Result<SlotPlan> plan_elastic(const LaunchSettings& settings, const std::vector<Host>& hosts);
 
 }  // namespace hvd::launcher

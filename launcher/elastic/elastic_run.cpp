@@ -71,7 +71,7 @@ void ElasticRun::check_unprepared(Time now) {
   core_.wake_at(found.next);
 }
 
-// Reports ranks that have not noticed a loss; ends the job if none notices it in time.
+// Reports ranks that have not noticed a loss; ends the job if no rank notices the loss in time.
 void ElasticRun::check_unaware(Time now) {
   const auto found = core_.deadlines.unaware(now, core_.failure.sentence());
   if (found.end) {
@@ -81,7 +81,7 @@ void ElasticRun::check_unaware(Time now) {
   core_.wake_at(found.next);
 }
 
-// While ranks train: gathers the processes that request to join, and sends them their future places.
+// While ranks train, collects the processes that request to join, and sends them their future places.
 void ElasticRun::plan_newcomers(Time now) {
   if (!has_survivor(core_.hosts)) return;
   renew_plan();

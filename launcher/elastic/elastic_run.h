@@ -1,6 +1,6 @@
 // The policy for programs that use hvd.elastic.run: after a loss, or when hosts join or leave, the ranks request their
-// next places and keep their processes. Before the first generation it applies to all programs. Generations owns one.
-// No I/O, no clock.
+// next places and keep their processes. Before the first generation, this policy applies to all programs. Generations
+// owns this object. No I/O, no clock.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace hvd::launcher {
 
 class ElasticRun : public ProgramPolicy {
  public:
-  // The arguments outlive this object.
+  // The arguments must outlive this object.
   ElasticRun(ElasticCore& core, NextGeneration& next) : core_(core), next_(next) {}
 
   void failed(const ProcessFailure& failure, Time now) override;

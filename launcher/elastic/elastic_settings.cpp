@@ -19,7 +19,7 @@ Status check_without_elastic(const LaunchSettings& settings, const Names& name_o
                           "restart_ranks", "leave_grace"}) {
     if (!settings.table().is_set(key)) continue;
     const std::string name = name_of(key);
-    // A user may have set the variable for all jobs, so accept it.
+    // Accept a value from the variable, which a user may have set for all jobs.
     if (name == setting(key).variable) continue;
     return invalid_argument(
         cat(name,
@@ -85,7 +85,7 @@ Status check_hosts(const LaunchSettings& settings, const Names& name_of) {
   return {};
 }
 
-// The name of the flag that makes the job elastic.
+// Returns the name of the flag that makes the job elastic.
 std::string cause_of(const LaunchSettings& settings, const Names& name_of) {
   return name_of(settings.elastic.host_discovery_script.has_value() ? "host_discovery_script"
                                                                     : "min_num_proc");
@@ -100,7 +100,7 @@ Status check_starter(const LaunchSettings& settings, const Names& name_of) {
   return {};
 }
 
-// An elastic job does not use these settings, so refuse them.
+// Refuses settings that an elastic job does not use.
 Status check_others(const LaunchSettings& settings, const Names& name_of) {
   if (settings.job.spares != 0) {
     return invalid_argument(cat(name_of("spares"),
@@ -171,7 +171,7 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
     return invalid_argument(cat("'", printable(text),
                                 "' is not a range; write two numbers of seconds, such as 10 100"));
   }
-  // This form of the condition also refuses NaN.
+  // The negated condition also refuses NaN.
   if (!(*low >= kLow && *high <= kHigh && *low <= *high)) {
     return invalid_argument(cat("'", printable(text), "' is out of range; LO must be at least ",
                                 kLow, " second, HI at most ", kHigh,

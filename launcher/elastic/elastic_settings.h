@@ -22,28 +22,28 @@ struct RankLimits {
   int min = 1;             // --min-np; default -np
   std::optional<int> max;  // --max-np; default no limit
 };
-// The limits of an elastic job.
+// Returns the limits of an elastic job.
 RankLimits rank_limits(const LaunchSettings& settings);
 
-// How many seconds a job waits for enough slots: --elastic-timeout, where 0 means the default.
+// Returns the seconds that a job waits for enough slots: --elastic-timeout, where 0 means the default.
 double elastic_timeout(const LaunchSettings& settings);
 
-// --reset-limit N or N/SECONDS: the maximum number of membership changes, in total or within a time.
+// The value of --reset-limit, N or N/SECONDS: the maximum number of membership changes, in total or within a time.
 struct ResetLimit {
   int64_t resets = 0;
   std::optional<double> seconds;
 };
 Result<ResetLimit> parse_reset_limit(std::string_view text);
-// Nothing if --reset-limit is not set.
+// Returns nothing if --reset-limit is not set.
 std::optional<ResetLimit> reset_limit(const LaunchSettings& settings);
 
-// How often a program is restarted that does not survive the failure of a rank: --max-restarts.
-// Nothing if the flag is not set.
+// Returns how often a program that does not survive the failure of a rank is restarted (--max-restarts). Returns
+// nothing if the flag is not set.
 std::optional<int> most_restarts(const LaunchSettings& settings);
 
-// --blacklist-cooldown-range LO HI, as "LO HI" or "LO,HI".
+// Parses the value of --blacklist-cooldown-range LO HI: "LO HI" or "LO,HI".
 Result<CooldownRange> parse_cooldown_range(std::string_view text);
-// Nothing if --blacklist-cooldown-range is not set.
+// Returns nothing if --blacklist-cooldown-range is not set.
 std::optional<CooldownRange> cooldown_range(const LaunchSettings& settings);
 
 // Checks that the settings of elastic jobs fit together; the error is a sentence for the user. `name_of`
@@ -66,7 +66,7 @@ struct GenerationLimits {
   std::optional<int> most_restarts = {};  // limit of the restarts after failures, if set
   double cause_seconds = 3.5;  // a host lost within this time after a rank's exit may be the cause
 
-  // Whether discovered() may be called again.
+  // Returns whether discovered() may be called again.
   bool finds_hosts() const { return hosts != HostSource::kNamed; }
   bool hosts_join() const { return hosts == HostSource::kJoining; }
 };

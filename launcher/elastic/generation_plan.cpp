@@ -6,8 +6,8 @@
 namespace hvd::launcher {
 namespace {
 
-// For the case that all ranks with the state must leave: one of them stays until others have the state, and all leaving
-// ranks wait for that.
+// Changes a plan in which all ranks with the state would leave: one of them stays until other ranks have the state, and
+// all leaving ranks wait for these ranks.
 MembershipPlan hand_over(MembershipChange change) {
   int slots = 0;
   for (const UsableHost& host : change.usable) slots += host.host.slots;
@@ -27,7 +27,7 @@ MembershipPlan hand_over(MembershipChange change) {
   return plan_membership(change);
 }
 
-// The slots of a host that have processes, and the processes that are not yet ranks with the state.
+// Returns the host with the number of its slots that have processes, and the processes that have no state yet.
 UsableHost usable_host(const HostTable& hosts, const Host& host,
                        const std::function<bool(const RankRun& process)>& takes) {
   UsableHost usable{.host = host};

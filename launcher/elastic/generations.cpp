@@ -67,7 +67,7 @@ void Generations::takes_part(Time now) {
   consider(now);
 }
 
-// Returns null if the number is not in the table, or if the process has not started or is gone.
+// Returns the process, or null if the number is not in the table, or if the process has not started or is gone.
 RankRun* Generations::started(int64_t process) {
   if (!core_.hosts.has_rank(process)) return nullptr;
   RankRun& run = core_.hosts.rank(static_cast<int>(process));
@@ -126,7 +126,7 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
   return true;
 }
 
-// A process has ended with exit code 0. A process that was not a rank has done no work.
+// Call when a process has ended with exit code 0. A process that was not a rank has done no work.
 void Generations::finished(RankRun& process, Time now) {
   process.go();
   if (!core_.current || process.is_member()) {
@@ -140,7 +140,7 @@ void Generations::finished(RankRun& process, Time now) {
   }
 }
 
-// Reports the loss of ranks that the training no longer needs, and that are not replaced.
+// Reports the loss of ranks that the training no longer needs. They are not replaced.
 void Generations::note_after_training(const Ranks& ranks, int exit_code,
                                       const std::string& sentence, Time now) {
   const auto returned =
@@ -182,8 +182,8 @@ bool Generations::host_lost(HostRun& host, const std::string& sentence, Time now
   return !fails_job;
 }
 
-// Whether the training does not need these ranks. After a rank has exited with code 0, no further generation can begin,
-// so a rank that still trains cannot continue.
+// Returns whether the training does not need these ranks. After a rank has exited with code 0, no further generation
+// can begin, so a rank that still trains cannot continue.
 bool Generations::is_after_training(const Ranks& ranks) const {
   if (core_.training_end.is_behind(ranks)) return true;
   return core_.stage == JobStage::kFinishing &&
@@ -255,7 +255,7 @@ bool Generations::decide(Time now) {
   if (!has_live_rank()) {
     if (fails_after_training()) return false;
     const FirstFailure& failure = core_.failure;
-    // If the failure's sentence promises a restart, add that the job cannot continue.
+    // If the failure's sentence promises a restart, append that the job cannot continue.
     const bool is_tried_again = core_.pool.next_start(now).has_value();
     core_.over(failure.exit_code(),
                !failure.is_noted() ? kNoState
@@ -267,7 +267,7 @@ bool Generations::decide(Time now) {
   return policy().decide(now);
 }
 
-// Abandons ranks that do not request the next generation while others wait for it.
+// Abandons ranks that do not request the next generation while other ranks wait for it.
 void Generations::give_up_silent(Time now) {
   const auto found = core_.deadlines.silent(now);
   for (const auto& [number, sentence] : found.late) {
@@ -281,13 +281,13 @@ void Generations::give_up_silent(Time now) {
   core_.wake_at(found.next);
 }
 
-// Whether a rank is alive, or, before the first generation, a process that may become one.
+// Returns whether a rank is alive or, before the first generation, a process that may become a rank.
 bool Generations::has_live_rank() const {
   if (core_.current && live_members(core_.hosts) == 0) return false;
   return live_processes(core_.hosts) > 0 || core_.hosts.size() == 0;
 }
 
-// After a rank has ended its work: ends the hosts without ranks.
+// Ends the hosts without ranks. Call after a rank has ended its work.
 void Generations::finish(Time now) {
   check_unfinished(now);
   for (HostRun& host : core_.hosts.hosts()) {
@@ -307,7 +307,7 @@ void Generations::remind_of_end(Time now) {
   core_.wake_at(core_.training_end.next());
 }
 
-// Call when all ranks have ended. Ends the job if a rank failed after training.
+// Ends the job if a rank failed after training. Call when all ranks have ended.
 bool Generations::fails_after_training() {
   const TrainingEnd& end = core_.training_end;
   if (!end.failure().is_noted()) return false;

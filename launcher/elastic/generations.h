@@ -1,10 +1,10 @@
 // Decides the generations of an elastic job: which processes are its ranks, when the next generation begins, which
 // hosts are started and ended, and when the job cannot continue. The policy of the program (program_policy.h) decides
 // how the ranks change. No I/O, no clock, no thread: each event carries its time, and the owner calls on_time() at
-// next_time(). ElasticJob owns one.
+// next_time(). ElasticJob owns this object.
 //
 //   an event ---> note it in ElasticCore ---> consider(now), which all events end with:
-//                                               |  a process that did not answer in time has failed; the job may be over
+//                                               |  a process without an answer in time has failed; the job may be over
 //                                               |  policy.decide(): hosts and processes to start, to end, to inform
 //                                               '- next_time(): the earliest moment that could change this answer
 //
@@ -40,45 +40,45 @@ namespace hvd::launcher {
 class Generations {
  public:
   using Time = Clock::time_point;
-  // All arguments except `limits` outlive this object. The job begins with the hosts in the table.
+  // All arguments except `limits` must outlive this object. The job begins with the hosts in the table.
   Generations(const GenerationLimits& limits, GenerationActions& actions, JobHistory& history,
               HostTable& hosts)
       : core_(limits, actions, history, hosts) {}
   Generations(const Generations&) = delete;
 
-  // The hosts that the job may use now, in order.
+  // Takes the hosts that the job may use now, in order.
   void discovered(std::vector<Host> hosts, Time now);
   void prepared(HostRun& host, Time now);
   void start_failed(HostRun& host, const std::string& sentence, Time now);
-  // A rank has entered hvd.elastic.run.
+  // Call when a rank has entered hvd.elastic.run.
   void takes_part(Time now);
-  // Reports of processes. Numbers of processes that have not started or are gone are ignored.
+  // runs() and requested() report about processes. Ignore numbers of processes that have not started or are gone.
   void runs(int64_t process, ElasticCall call);
   void requested(int64_t process, const rendezvous::PlaceRequest& request, Time now);
-  // A process has ended. Returns false if it failed after other ranks, of a program without hvd.elastic.run, had done
-  // their work: the job has failed.
-  // `exception`: the line with the name of the exception that ended the process, or empty.
+  // Call when a process has ended. Returns false if the job has failed: a rank of a program without hvd.elastic.run
+  // failed after other ranks had done their work. `exception`: the line with the name of the exception that ended the
+  // process, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
              const std::string& exception = "");
-  // All processes of a host are lost, or the host ends them by itself. Returns a value like ended().
+  // Call when all processes of a host are lost, or the host ends them by itself. Returns a value like ended().
   bool host_lost(HostRun& host, const std::string& sentence, Time now);
-  // The ranks of a lost host, which was out of reach, have now ended.
+  // Call when the ranks of a lost host, which was unreachable, have now ended.
   void ranks_ended(const HostRun& host, Time now);
-  // A user requests this number of ranks, in place of the former maximum. Returns a sentence about the
+  // A user requests this number of ranks, in place of the previous maximum. Returns a sentence about the
   // consequence.
   Result<std::string> resize(int ranks, Time now);
-  // A user requests that a host, or one rank, leaves at the next commit. Its slots are used again when a resize
+  // A user requests that a host, or one rank, leaves at the next commit. The freed slots are used again when a resize
   // needs them. A host's slots are also used again when discovery names the host after an answer without it.
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
-  // A host will be lost after this number of seconds: its ranks leave at their next commit, as if a user removed
-  // the host. If no other rank has the state, they continue until another rank has it.
+  // A host will be lost after this number of seconds: its ranks leave at their next commit, as if a user removed the
+  // host. If no other rank has the state, these ranks continue until another rank has the state.
   void host_leaves(HostRun& host, const std::string& why, double seconds, Time now);
   void on_time(Time now) { consider(now); }
-  // Time::max(): only an event can change anything.
+  // Returns the time of the next on_time(). Time::max(): only an event can change anything.
   Time next_time() const { return core_.next; }
 
-  // Whether the job can continue without these hosts: the others have enough slots, and the state.
+  // Returns whether the job can continue without these hosts: the other hosts have enough slots, and the state.
   bool can_spare(const std::set<std::string>& hosts) const;
 
  private:

@@ -16,13 +16,13 @@ namespace hvd::launcher {
 // The changes of an elastic job's ranks, for --reset-limit.
 class ResetHistory {
  public:
-  // A generation after the first has begun.
+  // Call when a generation after the first has begun.
   void count(int64_t generation, const std::string& why, Clock::time_point now);
-  // Whether the ranks may change again. Deletes the resets that are older than the limit's time.
+  // Returns whether the ranks may change again. Deletes the resets that are older than the limit's time.
   bool may_reset(const std::optional<ResetLimit>& limit, Clock::time_point now);
-  // "; 2 changes are left", or empty without a limit.
+  // Returns a text like "; 2 changes are left", or an empty text without a limit.
   std::string left(const std::optional<ResetLimit>& limit) const;
-  // A sentence for the end of the job: the number of resets, and the causes of the last ones.
+  // Returns a sentence for the end of the job: the number of resets, and the causes of the last ones.
   std::string sentence() const;
 
  private:

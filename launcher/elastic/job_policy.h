@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// The launch as its policy uses it: its parts, and the orders that it carries out.
+// The launch as its policy uses it: the launch's parts, and the orders that the launch carries out.
 class PolicyLaunch {
  public:
   virtual ~PolicyLaunch() = default;
@@ -23,7 +23,7 @@ class PolicyLaunch {
   virtual net::asio::any_io_executor executor() = 0;
   // Prints a sentence for the user.
   virtual void print(std::string_view sentence) = 0;
-  // JobOutput::last_exception() of the rank.
+  // Returns JobOutput::last_exception() of the rank.
   virtual std::string last_exception(int rank) const = 0;
   // Starts the agent of a host that was added to the table. JobPolicy::held() or survives() follows.
   virtual void reach(HostRun& host) = 0;
@@ -31,7 +31,7 @@ class PolicyLaunch {
   virtual void start(HostRun& host) = 0;
   // Ends all ranks of a host.
   virtual void end(HostRun& host) = 0;
-  // Ends one rank of a host that keeps others. If the host does not run yet, waits until it runs.
+  // Ends one rank of a host that keeps other ranks. If the host does not run yet, waits until it runs.
   virtual void end(RankRun& rank) = 0;
   // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;

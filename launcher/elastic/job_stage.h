@@ -1,4 +1,4 @@
-// The stages of an elastic job in one launch. ElasticCore holds the present one.
+// The stages of an elastic job in one launch. ElasticCore holds the current stage.
 //
 //   kUnknown ──┬─> kAssumed ──┬─> kAsking ──> kElastic
 //              └──────────────┘

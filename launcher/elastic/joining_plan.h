@@ -1,6 +1,6 @@
 // The planned next generation, with processes that are ready to join it, while the ranks train. Each joining process
 // knows its place and prepares. The ranks are interrupted when all joining processes have requested again. The plan is
-// void when ranks or joining processes end or must leave. ElasticCore owns one. No I/O, no clock.
+// void when ranks or joining processes end or must leave. ElasticCore owns this object. No I/O, no clock.
 #pragma once
 
 #include <optional>
@@ -19,15 +19,15 @@ class JoiningPlan {
  public:
   explicit JoiningPlan(HostTable& hosts) : hosts_(hosts) {}
 
-  // nullptr: no plan.
+  // Returns the planned generation; nullptr: no plan.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
-  // Whether all new processes of the plan have requested again, so that the generation may begin.
+  // Returns whether all new processes of the plan have requested again, so that the generation may begin.
   bool is_prepared() const;
-  // The new processes of the plan that are alive but not ranks yet.
+  // Returns the new processes of the plan that are alive but not ranks yet.
   std::set<int> newcomers() const;
   void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
   void drop() { generation_.reset(); }
-  // The answers for new processes without a place. These processes prepare from now on.
+  // Returns the answers for new processes without a place. These processes prepare after the call.
   std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
 
  private:
@@ -35,11 +35,11 @@ class JoiningPlan {
   std::optional<Generation> generation_;
 };
 
-// The generation of the plan if it has new processes; else nothing.
+// Returns the generation of the plan if it has new processes; else nothing.
 std::optional<Generation> with_newcomers(MembershipPlan plan);
 
-// Returns the processes to which this generation gives no place, or not the place that hvd.init has returned. A program
-// can change its place only within hvd.elastic.run, so these processes must start again.
+// Returns the processes to which this generation gives no place, or another place than the place that hvd.init has
+// returned. A program can change its place only within hvd.elastic.run, so these processes must start again.
 std::vector<RankRun*> misplaced(HostTable& hosts, const std::set<int>& processes,
                                 const Generation& generation);
 

@@ -25,7 +25,7 @@ bool is_survivor(const MembershipChange& change, const Member& member) {
   return !change.ended.contains(member.incarnation) && !change.leaving.contains(member.incarnation);
 }
 
-// The hosts in the order of their ranks, with their survivors.
+// Returns the hosts in the order of their ranks, with their survivors.
 HostPlans order_hosts(const MembershipChange& change) {
   std::map<std::string_view, const UsableHost*> usable;
   for (const UsableHost& host : change.usable) usable.emplace(host.host.name, &host);
@@ -48,7 +48,7 @@ HostPlans order_hosts(const MembershipChange& change) {
   return hosts;
 }
 
-// Gives slots to survivors first, then to started processes; both times in the order of the hosts, oldest first.
+// Gives slots first to survivors, then to started processes. In both steps, the oldest host comes first.
 void share_slots(HostPlans& hosts, int places) {
   for (HostPlan& host : hosts) {
     const auto survivors = static_cast<int>(host.survivors.size());
@@ -68,8 +68,8 @@ class Slots {
  public:
   explicit Slots(int size) : slots_(static_cast<size_t>(size)) {}
 
-  // Places as many of the processes as fit: each in its own slot if that is free, else in the
-  // lowest free slot.
+  // Places as many of the processes as fit: each process in its own slot if the slot is free, else in the lowest free
+  // slot.
   void place(std::span<const StartedProcess> processes, bool is_new) {
     std::vector<Incarnation> displaced;
     for (const StartedProcess& process : processes) {
@@ -147,7 +147,7 @@ MembershipPlan plan_membership(const MembershipChange& change) {
   int slots = 0;
   for (const HostPlan& host : hosts) slots += host.usable->host.slots;
   if (slots < change.min || slots == 0) return TooFew{slots, change.min};
-  // Enough slots, but the survivors' hosts are not usable: only a job with too few slots waits for hosts to return.
+  // The hosts have enough slots, but the survivors' hosts are not usable. Only a job with too few slots waits for them.
   if (had_members && hosts.front().survivors.empty()) return NoSurvivor{};
   share_slots(hosts, std::min(slots, change.max.value_or(slots)));
   return generation_of(change, hosts);

@@ -43,42 +43,43 @@ struct StartedProcess {
 
 // A host on which ranks may run: discovered, reachable and not excluded after a failure.
 struct UsableHost {
-  // Its slots are the maximum number of members there: at most the surviving members plus `started`.
+  // Its slots are the maximum number of members on it: at most the surviving members plus `started`.
   Host host;
-  std::vector<StartedProcess> started = {};  // for the slots without a survivor, in this order
+  // Processes for the slots without a survivor, in this order.
+  std::vector<StartedProcess> started = {};
 };
 
 struct MembershipChange {
   std::vector<UsableHost> usable;  // in the order of discovery
-  int min = 1;  // minimum number of members; for the first generation -np instead of --min-np
+  int min = 1;  // minimum number of members; for the first generation -np, later --min-np
   std::optional<int> max;
   int32_t number = 1;  // the number of the next generation
-  // The newest complete generation; no members: there was no generation. Its `is_new` and `removed` are not
+  // The newest complete generation; no members: no generation has begun. Its `is_new` and `removed` are not
   // read.
   Generation previous;
   std::set<Incarnation> ended;    // members of `previous` that have ended
   std::set<Incarnation> leaving;  // members of `previous` that run but must not get a place
 };
 
-// The job pauses, because the hosts have too few slots.
+// A plan that pauses the job, because the hosts have too few slots.
 struct TooFew {
   int slots = 0;
   int min = 0;
   friend bool operator==(const TooFew&, const TooFew&) = default;
 };
-// The job ends, because no process has the training state.
+// A plan that ends the job, because no process has the training state.
 struct NoSurvivor {
   friend bool operator==(const NoSurvivor&, const NoSurvivor&) = default;
 };
 
 using MembershipPlan = std::variant<Generation, TooFew, NoSurvivor>;
 
-// The rules:
+// Returns the plan for a change. The rules:
 // - Hosts keep their order. Hosts without a surviving process are appended, in the order of discovery.
-// - Survivors have priority: a process is never ended in favour of a new one. Above `max` the last
-//   slots of the newest hosts remain empty.
-// - A survivor keeps its slot while its host has that many members; otherwise it takes a free slot. If
-//   a host has fewer slots, its highest slots are dropped first.
+// - Survivors have priority: a process is never ended in favour of a new process. If there are more slots than
+//   `max`, the last slots of the newest hosts remain empty.
+// - A survivor keeps its slot if its host has more members than the number of the slot; otherwise it takes a free
+//   slot. If a host has fewer slots than before, its highest slots are dropped first.
 // - Rank 0 is a survivor. If slot 0 of the first host is free, the host's lowest survivor takes it.
 MembershipPlan plan_membership(const MembershipChange& change);
 

@@ -44,7 +44,7 @@ bool NextGeneration::form(Time now) {
   return true;
 }
 
-// Whether a process that the next generation waits for has requested its place.
+// Returns whether a process that the next generation waits for has requested its place.
 bool NextGeneration::is_asked() const {
   return std::ranges::any_of(core_.hosts.ranks(), [this](const RankRun& one) {
     return one.place_state() == PlaceState::kAsking && (!core_.current || one.is_member());
@@ -57,7 +57,7 @@ GenerationRules NextGeneration::rules() const {
           .number = core_.hosts.generation() + 1};
 }
 
-// The members of a generation that begins now: the processes that have requested places.
+// Returns the members of a generation that begins now: the processes that have requested places.
 MembershipPlan NextGeneration::plan() const {
   const bool has_state = has_survivor(core_.hosts);
   if (has_state && core_.joining.is_prepared()) {
@@ -71,7 +71,7 @@ MembershipPlan NextGeneration::plan() const {
       });
 }
 
-// Plans again after ending the processes whose places have changed, such as those of a void first generation.
+// Plans, ends the processes whose places have changed (for example after a void first generation), and plans again.
 MembershipPlan NextGeneration::plan_in_place() {
   MembershipPlan found = plan();
   while (const auto* const generation = std::get_if<Generation>(&found)) {
@@ -107,7 +107,7 @@ bool NextGeneration::start_misplaced_again(const std::set<int>& processes,
   return !found.empty();
 }
 
-// `found`: the slots of the processes that have requested places; new processes may add slots.
+// Pauses the job. `found`: the slots of the processes that have requested places; new processes may add slots.
 void NextGeneration::pause(int found, Time now) {
   std::set<int> newcomers;
   for (const RankRun& process : core_.hosts.ranks()) {
@@ -159,7 +159,8 @@ void NextGeneration::begin(Generation generation, Time now) {
   }
   const rendezvous::Generation record = record_of(generation);
   core_.actions.begin_generation(record);
-  if (has_survivor(core_.hosts) && core_.joining.is_prepared()) core_.joining.drop();  // it begins
+  // The prepared plan begins now.
+  if (has_survivor(core_.hosts) && core_.joining.is_prepared()) core_.joining.drop();
   core_.set_current(std::move(generation));
   const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
   for (size_t rank = 0; rank < answers.size(); ++rank) {
@@ -170,7 +171,7 @@ void NextGeneration::begin(Generation generation, Time now) {
   }
 }
 
-// The cause of the beginning generation, for the sentence of --reset-limit.
+// Returns the cause of the beginning generation, for the sentence of --reset-limit.
 std::string NextGeneration::why_it_resets() const {
   return core_.failure.is_noted() ? core_.failure.sentence() : core_.notice.cause();
 }

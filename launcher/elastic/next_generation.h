@@ -1,5 +1,5 @@
 // Forms the next generation from the processes that request places, and assigns the places; the job pauses while too
-// few processes are available. Generations owns one. No I/O, no clock.
+// few processes are available. Generations owns this object. No I/O, no clock.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// Why a job ends after all its ranks are lost.
+// The reason of a job's end after all its ranks are lost.
 constexpr char kNoState[] = "no remaining rank has the training state";
 
 class NextGeneration {
@@ -24,9 +24,9 @@ class NextGeneration {
 
   // Begins the next generation if all awaited processes have requested their places. Returns whether it has begun.
   bool form(Time now);
-  // The next generation if these processes join the ranks that do not leave.
+  // Returns the next generation if these processes join the ranks that do not leave.
   MembershipPlan plan_joining(const std::set<int>& newcomers) const;
-  // Ends those of the processes that cannot take their places in this generation. Returns whether any was ended.
+  // Ends the processes that cannot take their places in this generation. Returns whether it has ended a process.
   bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
 
  private:

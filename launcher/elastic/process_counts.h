@@ -14,15 +14,15 @@ int live_processes(const HostTable& hosts);
 int live_processes(const HostTable& hosts, const std::string& host);
 int staying_processes(const HostTable& hosts);  // on hosts that do not leave
 int live_members(const HostTable& hosts);
-int staying_members(const HostTable& hosts);  // without those that must leave
+int staying_members(const HostTable& hosts);  // without ranks that must leave
 int members_of(const HostTable& hosts, const std::string& host);
-// Whether a rank of the current generation still runs although the launcher ends it, alone or with its host: the rank
-// may save its work.
+// Returns whether a rank of the current generation still runs although the launcher ends it, alone or with its host:
+// such a rank may save its work.
 bool has_ending_member(const HostTable& hosts);
-// Whether a rank that has the state remains.
+// Returns whether a rank that has the state remains.
 bool has_survivor(const HostTable& hosts);
 bool all_have_asked(const HostTable& hosts);
-// The slots for the next `count` processes in free slots of a host; the host becomes the next entry of the table.
+// Returns free slots of a host for the next `count` processes. The host becomes the next entry of the table.
 std::vector<Slot> places_on(const HostTable& hosts, const std::string& name, int count);
 
 }  // namespace hvd::launcher

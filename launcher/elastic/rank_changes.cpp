@@ -42,7 +42,7 @@ Result<std::string> RankChanges::resize(int ranks, const ProgramPolicy& policy, 
   return about_size(ranks, policy, now);
 }
 
-// Undoes all removals except those of hosts whose agents are ending, which cannot be kept.
+// Undoes all removals except removals of hosts whose agents are ending, which cannot stay.
 void RankChanges::take_removed_back() {
   core_.pool.take_back([this](const std::string& name) {
     return std::ranges::any_of(core_.hosts.hosts(), [&name](const HostRun& host) {
@@ -98,7 +98,7 @@ Result<std::string> RankChanges::remove_host(const std::string& name, const Prog
                      policy.when_they_leave("its ranks", now), until_used_again());
 }
 
-// The last part of a sentence about a removed host.
+// Returns the last part of a sentence about a removed host.
 std::string RankChanges::until_used_again() const {
   if (core_.limits.hosts_join()) {
     return "horovodrun resize needs them, or another agent joins there";

@@ -1,6 +1,6 @@
 // Changes of the ranks that a user orders (horovodrun resize and remove), and hosts whose agents announce that they
-// will end. Checks them and removes the hosts from the pool; ProgramPolicy changes the ranks. Generations owns one. No
-// I/O, no clock.
+// will end. Checks the orders and removes the hosts from the pool; ProgramPolicy changes the ranks. Generations owns
+// this object. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ class RankChanges {
   using Time = Clock::time_point;
   explicit RankChanges(ElasticCore& core) : core_(core) {}
 
-  // For these four, see Generations. `policy`: the current policy.
+  // The following four functions do the work of Generations' functions. `policy`: the current policy.
   Result<std::string> resize(int ranks, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_host(const std::string& name, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_rank(int64_t rank, const ProgramPolicy& policy, Time now);
   void host_leaves(HostRun& host, const std::string& why, double seconds,
                    const ProgramPolicy& policy, Time now);
-  // Releases hosts that end soon, once other hosts also have the state: their ranks leave.
+  // Releases hosts that end soon, so that their ranks leave, once other hosts also have the state.
   void let_hosts_go(const ProgramPolicy& policy, Time now);
 
  private:

@@ -16,9 +16,10 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int kRestarts = 3;  // maximum number after failures, unless the user sets another
+// The maximum number of restarts after failures, unless the user sets another.
+constexpr int kRestarts = 3;
 
-// Whether another rank's exit may have caused this exit: libraries then raise an exception, or abort.
+// Returns whether another rank's exit may have caused this exit: libraries then raise an exception, or abort.
 bool may_follow_another(int exit_code) {
   return exit_code < kExitSignal || exit_code == kExitSignal + SIGABRT ||
          exit_code == kExitSignal + SIGPIPE;
@@ -72,7 +73,7 @@ void RestartProgram::failed(const ProcessFailure& failure, Time now) {
     suspect_.reset();
     return settle(failure, now, now);
   }
-  // The cause may be a lost host, or a rank that its kernel killed, of which the report arrives later.
+  // The cause may be a lost host, or a rank that its kernel killed. The report of such a cause arrives later.
   if (!suspect_) suspect_ = {failure, now};
   if (awaits_cause(now)) return;
   const Suspect first = *take_suspect();
@@ -108,7 +109,7 @@ void RestartProgram::restart_after_failure(const std::string& sentence, int exit
                                            Time now) {
   const FirstFailure& failure = core_.failure;
   const GenerationLimits& limits = core_.limits;
-  // A rank that fails this early would most likely fail again, because of an import, a path or a setting.
+  // A rank that fails this early would most likely fail again: the cause is an import, a path or a setting.
   if (!limits.most_restarts && exit_code < kExitSignal && since < core_.deadlines.end_of_entry()) {
     return core_.over(
         failure.exit_code(),
@@ -133,7 +134,7 @@ void RestartProgram::restart_after_failure(const std::string& sentence, int exit
           now);
 }
 
-// Ends the launch. The next launch uses the hosts available then.
+// Ends the launch. The next launch uses the hosts that are available then.
 void RestartProgram::restart(const std::string& why, Time now) {
   const FirstFailure& failure = core_.failure;
   const int slots = core_.capacity.offered();
@@ -165,7 +166,7 @@ bool RestartProgram::decide(Time now) {
   return !core_.is_over() && next_.form(now);
 }
 
-// Whether processes are ready that would be ranks after a restart.
+// Returns whether processes are ready that would be ranks after a restart.
 bool RestartProgram::has_new_slots(Time now) {
   const auto is_ready = [this](const RankRun& one) {
     return !one.is_member() && core_.capacity.has_place_for(one);

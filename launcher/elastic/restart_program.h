@@ -1,6 +1,6 @@
-// The policy for programs whose ranks have not entered hvd.elastic.run: as far as the launcher knows, they cannot
+// The policy for programs whose ranks have not entered hvd.elastic.run: as far as the launcher knows, the ranks cannot
 // survive a change, so all of them end and the program starts again with other ranks. Until a process requests its
-// place, the ranks are those with which the launch began. Generations owns one. No I/O, no clock.
+// place, the ranks are the processes with which the launch began. Generations owns this object. No I/O, no clock.
 //
 // A rank that fails:
 //   failed() ──> suspect ──no other cause within --host-timeout──> settle() ──> restart, or the end of the job
@@ -24,14 +24,14 @@ class RestartProgram : public ProgramPolicy {
     ProcessFailure failure;
     Time since;
   };
-  // The arguments outlive this object.
+  // The arguments must outlive this object.
   RestartProgram(ElasticCore& core, NextGeneration& next) : core_(core), next_(next) {}
 
-  // The processes with which the launch began are the ranks until a process requests its place.
+  // Assumes that the processes with which the launch began are the ranks, until a process requests its place.
   void assume_ranks();
-  // A process has requested a place: waiting hosts start their processes, and the first generation is formed.
+  // Call when a process has requested a place: waiting hosts start their processes, and the first generation is formed.
   void drop_assumption(Time now);
-  // Whether a suspect still waits for a report of the real cause. Schedules the next check.
+  // Returns whether a suspect still waits for a report of the real cause. Schedules the next check.
   bool awaits_cause(Time now);
   bool has_suspect() const { return suspect_.has_value(); }
   std::optional<Suspect> take_suspect() { return std::exchange(suspect_, {}); }

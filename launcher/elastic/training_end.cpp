@@ -73,7 +73,7 @@ namespace {
 constexpr size_t kMostSeries = 32, kMostFailures = 32;
 constexpr std::string_view kCause = ": the program or its data is the cause, not a host";
 
-// On another host, or in the same slot of the same host.
+// Returns whether two failures were on different hosts, or in the same slot of the same host.
 bool is_elsewhere(const RepeatedException::Failure& first,
                   const RepeatedException::Failure& second) {
   return first.host != second.host || first.slot == second.slot;
@@ -92,7 +92,7 @@ void RepeatedException::failed(const std::string& exception, int exit_code,
     if (series_.size() == kMostSeries) series_.erase(series_.begin());
     series = series_.insert(series_.end(), Series{exception, exit_code, {}});
   }
-  // Several ranks of one generation may fail for one cause outside of the program.
+  // Several ranks of one generation may fail because of one cause outside of the program.
   if (!series->failures.empty() && series->failures.back().generation >= failure.generation) return;
   if (series->failures.size() == kMostFailures) series->failures.erase(series->failures.begin());
   series->failures.push_back(failure);

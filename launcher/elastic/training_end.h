@@ -1,6 +1,7 @@
 // The end of the training of an elastic job: the ranks that have ended with exit code 0, a rank that failed after its
-// return from hvd.elastic.run, and the time of the next reminder about ranks that still run. Such a failure ends no
-// other rank, and becomes the job's failure when all ranks have ended. ElasticCore owns one. No I/O, no clock.
+// return from hvd.elastic.run, and the time of the next reminder about ranks that still run. The failure of such a rank
+// ends no other rank, and becomes the job's failure when all ranks have ended. ElasticCore owns this object. No
+// I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace hvd::launcher {
 
-// The first failure in the current generation of an elastic job: the reason for the job's end if no rank is
-// left. ElasticCore owns one.
+// The first failure in the current generation of an elastic job: the reason of the job's end if no rank is left.
+// ElasticCore owns this object.
 class FirstFailure {
  public:
   // Ignores later failures. `process`: the process that failed, or -1.
@@ -33,9 +34,9 @@ class FirstFailure {
   bool is_noted() const { return !sentence_.empty(); }
   const std::string& sentence() const { return sentence_; }
   int process() const { return process_; }
-  // The exit code of the job, even if another cause ends it.
+  // Returns the exit code of the job, even if another cause ends the job.
   int exit_code() const { return exit_code_ != 0 ? exit_code_ : kExitLauncher; }
-  // "SENTENCE; because", or "because" alone.
+  // Returns "SENTENCE; because", or only `because` without a failure.
   std::string before(const std::string& because) const {
     return is_noted() ? cat(sentence_, "; ", because) : because;
   }
@@ -50,28 +51,28 @@ using Ranks = std::vector<RankRun*>;
 
 class TrainingEnd {
  public:
-  // `hosts` outlives this object.
+  // `hosts` must outlive this object.
   explicit TrainingEnd(const HostTable& hosts) : hosts_(hosts) {}
 
-  // Whether the training does not need these ranks: they have returned from hvd.elastic.run, or all other ranks
-  // have.
+  // Returns whether the training does not need these ranks: they, or all other ranks, have returned from
+  // hvd.elastic.run.
   bool is_behind(const Ranks& ranks) const;
-  // Whether ranks have returned and no rank trains now: no further rank is started.
+  // Returns whether ranks have returned and no rank trains now, so that no further rank is started.
   bool has_come() const;
   void finished(const RankRun& process, Clock::time_point now);
-  // A rank failed after its return from hvd.elastic.run; -1: the job failed. Ignores later failures.
+  // Call when a rank failed after its return from hvd.elastic.run; -1: the job failed. Ignores later failures.
   void failed(int exit_code, const std::string& sentence, int process, Clock::time_point now);
   // Call when another generation begins: the training has not ended.
   void clear();
 
   const FirstFailure& failure() const { return failure_; }
-  // "rank 1 on host a, rank 2 on host b"; empty: no rank has ended with exit code 0.
+  // Returns "rank 1 on host a, rank 2 on host b"; empty: no rank has ended with exit code 0.
   const std::string& finished() const { return finished_; }
-  // Why the job fails. Valid when all ranks have ended.
+  // Returns why the job fails. Valid when all ranks have ended.
   std::string sentence() const;
-  // A sentence about the ranks that still work, once a minute.
+  // Returns a sentence about the ranks that still work, once a minute.
   std::optional<std::string> reminder(Clock::time_point now);
-  // When reminder() will return a sentence again.
+  // Returns when reminder() will return a sentence again.
   Clock::time_point next() const { return reminder_.next(); }
 
  private:
@@ -82,10 +83,10 @@ class TrainingEnd {
 };
 
 // Recognises an exception that ends ranks on host after host: the cause is then the program or its data, not a host.
-// ElasticCore owns one. Pure.
+// ElasticCore owns this object. Pure.
 class RepeatedException {
  public:
-  // Maximum number of commits between two failures with one exception. After failures on three hosts, no limit applies.
+  // Maximum number of commits between two failures by one exception. After failures on three hosts, no limit applies.
   static constexpr int kFewCommits = 3;
 
   struct Failure {
@@ -98,7 +99,7 @@ class RepeatedException {
   };
   // `exception`: the line with the name of the exception that ended the rank, or empty.
   void failed(const std::string& exception, int exit_code, const Failure& failure);
-  // A rank's number of commits in this generation.
+  // Takes the number of commits that a rank has made in this generation.
   void committed(int32_t generation, int32_t commits);
 
   struct Verdict {
@@ -106,7 +107,7 @@ class RepeatedException {
     int process = 0;
     std::string sentence;
   };
-  // Call when all ranks of the last failure's generation have reported their commits.
+  // Returns the verdict. Call when all ranks of the last failure's generation have reported their commits.
   std::optional<Verdict> verdict() const;
 
  private:
@@ -119,7 +120,7 @@ class RepeatedException {
   int64_t commits_between(const Failure& first, const Failure& second) const;
 
   std::vector<Series> series_;
-  std::map<int32_t, int32_t> commits_;  // key: generation; value: maximum over its ranks
+  std::map<int32_t, int32_t> commits_;  // key: generation; value: the maximum over its ranks
 };
 
 }  // namespace hvd::launcher

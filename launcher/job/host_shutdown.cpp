@@ -9,7 +9,7 @@ namespace {
 
 // Seconds after the grace period until the launcher closes the links of its agents.
 constexpr double kBeyondGrace = 2;
-// The time for agents to receive the launcher's confirmation that their ranks have ended, and to close their links.
+// The time in which agents receive the launcher's confirmation that their ranks have ended, and close their links.
 constexpr std::chrono::seconds kTimeToClose{5};
 
 }  // namespace
@@ -36,7 +36,8 @@ void HostShutdown::end_all(double grace, int signal) {
 void HostShutdown::order_end(HostRun& host, double grace, int signal) {
   if (host.is_over()) return;
   host.to(HostState::kEnding, HostCause::kEnd, Deadline::after_seconds(grace + kBeyondGrace));
-  if (host.link() != nullptr) host.link()->send(End{grace, signal});  // else its start fails
+  // The start of a host without a link fails.
+  if (host.link() != nullptr) host.link()->send(End{grace, signal});
 }
 
 // Sets the timer to the next deadline of a host that is ending.
@@ -53,8 +54,8 @@ void HostShutdown::give_up_in_time() {
   });
 }
 
-// Agents without a link end their ranks by themselves, so do not wait for a silent agent. An agent
-// blocked by a stalled terminal is not silent.
+// Abandons hosts that do not end in time. Agents without a link end their ranks by themselves, so the launcher does not
+// wait for a silent agent. An agent that a stalled terminal blocks is not silent.
 net::Task<void> HostShutdown::give_up_late_hosts() {
   const bool was_stalled = output_.is_stalled();
   if (was_stalled) co_await output_.drain();
@@ -73,7 +74,8 @@ net::Task<void> HostShutdown::give_up_late_hosts() {
   give_up_in_time();
 }
 
-// An agent that does not know whether its last message has arrived waits for a new connection.
+// Waits until the agents have closed their links. An agent that does not know whether its last message has arrived
+// would wait for a new connection.
 net::Task<void> HostShutdown::close_links() {
   timer_.expires_after(kTimeToClose);
   timer_.async_wait([this](const net::error_code& error) {

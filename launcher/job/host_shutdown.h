@@ -1,5 +1,5 @@
 // Ends hosts: orders their agents to end the ranks, abandons hosts that do not confirm in time, and closes the links
-// when the job is over. Owns the timer of these limits. JobLaunch owns and calls it. Lives on the launch's loop.
+// when the job is over. Owns the timer of these limits. JobLaunch owns this object. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace hvd::launcher {
 
 class HostShutdown {
  public:
-  // The arguments outlive this object. `grace`: seconds, --kill-grace. `on_late`: a host has not confirmed its end in
-  // time, and its link is closed.
+  // The arguments must outlive this object. `grace`: seconds, --kill-grace. `on_late`: called when a host has not
+  // confirmed its end in time, and its link is closed.
   HostShutdown(net::asio::io_context& loop, HostTable& hosts, JobOutput& output, double grace,
                std::function<void(HostRun&)> on_late);
 

@@ -48,7 +48,7 @@
 namespace hvd::launcher {
 namespace {
 
-// After ranks fail because another rank left: the time for that rank to exit.
+// If ranks have failed because another rank left, the time for that other rank to exit.
 constexpr std::chrono::seconds kTimeToLeave{2};
 
 }  // namespace
@@ -84,7 +84,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void start(HostRun& host) override;
   void end(HostRun& host) override;
   void end(RankRun& rank) override;
-  // Called by a part or the policy.
+  // A part or the policy calls this function.
   void end_job(int exit_code, const std::string& sentence, int rank) override;
 
   const Options& options() const override { return options_; }
@@ -142,7 +142,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   const uint32_t generation_;
   JoinQueue* const join_queue_;
   const LaunchEvents& events_;
-  net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
+  net::asio::io_context own_loop_{1};  // destroyed after all objects that live on it
   net::asio::io_context& loop_;        // the loop of join_queue, or own_loop_
   Supervisor supervisor_;
   const JobIdentity identity_;
@@ -215,7 +215,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     run.joined(joined);
     // --check-build -H runs a one-rank world on each host, which is not an error.
     if (is_question(job.options_)) return;
-    // Detect ranks that started a world without the others.
+    // Detect ranks that started a world without the other ranks.
     if (joined.ranks.empty()) {
       job.act(job.supervisor_.on_joined(joined.rank, joined.world_rank, joined.world_size));
     }
@@ -236,12 +236,12 @@ struct JobLaunch::HostEvents : AgentEvents {
   }
   void on(const Finished& finished) {
     run.set_independence(finished.is_independent);
-    if (run.link() == nullptr) return;  // prepare() returns the error
+    if (run.link() == nullptr) return;  // prepare() returns this error
     job.act(job.supervisor_.on_finished(host));
     job.on_gone(host);
   }
   void on_lost(const Status& why) override {
-    // Ranks of a host out of reach run until the end of the lease.
+    // Ranks of an unreachable host run until the end of the lease.
     const bool is_reached = why.code() != Code::kDeadlineExceeded || run.link() == nullptr;
     if (!is_reached) job.expect_end(run);
     job.lose(run, why);
@@ -298,7 +298,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
   });
 }
 
-// Links refer to the spawners of startup_, so destroy the links first.
+// Links refer to the spawners of startup_. Therefore destroy the links first.
 JobLaunch::~JobLaunch() {
   if (store_.is_open()) store_.server().show_launch({});
   for (HostRun& host : hosts_.hosts()) host.release();
@@ -326,7 +326,7 @@ void JobLaunch::on_silence(int host, double seconds) {
   report(HostSilent{hosts_.host(host), seconds, limit});
 }
 
-// The host's agent, if it still runs, has ended its ranks by now.
+// Abandons a host. If the host's agent still runs, it has ended its ranks by now.
 void JobLaunch::give_up(HostRun& host) {
   const double seconds = host.link()->pings().silence_seconds();
   expect_end(host);
@@ -334,7 +334,7 @@ void JobLaunch::give_up(HostRun& host) {
   lose(host, deadline_exceeded(cat("the host did not answer for ", std::lround(seconds), " s")));
 }
 
-// The host's ranks end at the latest when its agent has had no contact with this launcher for the lease time.
+// Sets the time by which the host's ranks end, at the latest: its agent has then had no contact for the lease time.
 void JobLaunch::expect_end(HostRun& host) {
   const double left = host_jobs_.silent_ranks_end_after() - host.link()->pings().silence_seconds();
   host.may_run_until(Deadline::after_seconds(std::max(left, 0.0)).time());
@@ -380,7 +380,7 @@ JobEnd JobLaunch::run() {
     loop_.stop();
   });
   loop_.run();
-  log::set_writer({});  // after this, nothing drains the output
+  log::set_writer({});  // after this line, nothing writes the queued output
   report_cause();
   JobEnd end{.exit_code = exit_code,
              .has_started = phase_.has_started(),
@@ -399,7 +399,7 @@ JobEnd JobLaunch::run() {
   return end;
 }
 
-// Prints nothing for a restart that did not start its ranks: it does not explain the end of the job.
+// Prints the cause, but nothing for a restart that did not start its ranks: it does not explain the end of the job.
 void JobLaunch::report_cause() {
   if (!events_.on_end || (generation_ > 0 && !phase_.has_started())) return;
   events_.on_end(printable(end_cause_.substr(0, end_cause_.find('\n')), 1000));
@@ -430,7 +430,7 @@ net::Task<int> JobLaunch::run_all() {
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
   co_await shutdown_->close_links();
-  co_await output_->drain();  // of messages logged during the shutdown
+  co_await output_->drain();  // writes messages that were logged during the shutdown
   phase_.move(JobState::kOver);
   co_return supervisor_.exit_code();
 }
@@ -450,7 +450,7 @@ void JobLaunch::replace(const HostRun& host, const std::string& sentence) {
   end_job(kExitLauncher, sentence, -1);
 }
 
-// For a failed rank that has waited for others: text to append to the failure.
+// Returns the text to append to the failure of a rank that has waited for other ranks.
 std::string JobLaunch::meanwhile(const RankExit& exit) const {
   const auto wait = exit.code != 0 ? waits_.of(exit.rank) : std::nullopt;
   if (!wait) return "";
@@ -501,7 +501,7 @@ void JobLaunch::start() {
     if (AgentLink* const link = hosts_.rank(rank).host().link()) link->consumed(rank, stream, size);
   });
   output_->on_broken([this](OutputStream stream, int error) {
-    // Standard error alone is not essential: the job continues without it.
+    // The job continues without standard error, which is not essential.
     if (stream != OutputStream::kStdout) return;
     std::error_code unknown;
     const auto file = std::filesystem::read_symlink("/proc/self/fd/1", unknown);
@@ -518,7 +518,7 @@ void JobLaunch::start() {
   store_.server().show_launch([this] { return inspector_.states(); });
   parts_.emplace(loop_.get_executor(), parts_of(*this));
   report(Starting{});
-  // An agent ended while other hosts were prepared.
+  // An agent may have ended while other hosts were prepared.
   if (supervisor_.is_ending()) return end_all(host_jobs_.grace());
   policy_->begin();
   inspector_.take_changes();
@@ -532,7 +532,7 @@ void JobLaunch::reach(HostRun& host) {
         if (error) status = net::status_of(error, "cancelled");
         if (status.ok() && host.state() != HostState::kHeld)
           status = aborted("the job no longer needs it");
-        // Watch the link from now on, to notice a loss before the ranks start.
+        // Watch the link after this line, to notice a loss before the ranks start.
         if (status.ok())
           status = host.link()->hold().with_context(cat("host ", host.name(), ": prepare"));
         if (status.ok()) return policy_->held(host);
@@ -542,7 +542,7 @@ void JobLaunch::reach(HostRun& host) {
 }
 
 void JobLaunch::start(HostRun& host) {
-  // The agent may have ended meanwhile; link()->start() then returns the reason.
+  // The agent may have ended meanwhile. In this case, link()->start() returns the reason.
   host.advance(HostState::kHeld, HostState::kStarting, HostCause::kOrder);
   for (RankRun* rank : host.ranks()) {
     if (host.state() != HostState::kStarting) break;
@@ -584,7 +584,7 @@ void JobLaunch::on_end_signal(int number) {
   if (is_first && number == SIGINT) explain_interrupt();
 }
 
-// Explains Ctrl-C, which has no visible effect until the ranks have ended.
+// Explains Ctrl-C to the user, because it has no visible effect until the ranks have ended.
 void JobLaunch::explain_interrupt() {
   const int living = hosts_.living_ranks();
   if (living == 0 || ::isatty(STDERR_FILENO) != 1) return;
@@ -624,7 +624,7 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
 }
 
 void JobLaunch::end_all(double grace, int signal) {
-  if (!phase_.has_started()) return;  // start() ends the job then
+  if (!phase_.has_started()) return;  // start() then ends the job
   if (phase_.now() < JobState::kEnd) phase_.move(JobState::kEnd);
   policy_->stop();
   startup_.cancel();
@@ -634,7 +634,7 @@ void JobLaunch::end_all(double grace, int signal) {
 
 void JobLaunch::end(HostRun& host) { shutdown_->end(host); }
 
-// An agent ends its ranks by itself after its link is closed, so the job need not wait for this host.
+// Ends the wait for this host. Its agent ends the ranks by itself after the link is closed.
 void JobLaunch::on_late(HostRun& host) {
   if (supervisor_.is_ending())
     output_->print(cat("host ", host.name(), " has not confirmed that its ranks ended"));
@@ -661,7 +661,7 @@ void prepare_process(const Options& options) {
   if (options.settings.job.verbose) log::set_level(log::Level::kInfo);
   for (const std::string& sentence : options.shortened) explain(sentence);
   explain(cat("the command is ", printable(join(options.command, " "), 2000)));
-  // A local agent starts with this process's environment.
+  // A local agent starts with the environment of this process.
   const Environment all = environment();
   const Environment kept = host_environment(all, true);
   for (const auto& variable : all) {

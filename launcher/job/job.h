@@ -1,6 +1,6 @@
-// Runs one launch, from a plan to its exit code: starts the agents on all hosts, the rendezvous server
-// in this process and the ranks, forwards their output, and ends them. The launcher's command, its
-// further attempts (--max-restarts) and `--check-build -H` call it. Uses one thread and one loop.
+// Runs one launch, from a plan to its exit code: starts the agents on all hosts, the rendezvous server in this process
+// and the ranks, forwards their output, and ends them. The launcher's command, its further attempts (--max-restarts)
+// and `--check-build -H` call this code. Uses one thread and one loop.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct JobEnd {
   bool is_by_scheduler = false;      // a scheduler has ended its job on at least one host
   std::vector<int> failed_hosts{};   // not prepared, lost, or taken away
   Clock::time_point ranks_end_by{};  // the latest time at which the ranks of lost hosts have ended
-  bool wants_restart = false;        // an elastic job is to start again, with the same history
-  int slow_host = -1;  // to be replaced by a spare, because its ranks are late; -1: none
+  bool wants_restart = false;        // an elastic job must start again, with the same history
+  int slow_host = -1;  // the host that a spare must replace, because its ranks are late; -1: none
 };
 
 // Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.

@@ -14,10 +14,10 @@ namespace hvd::launcher {
 namespace {
 
 constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
-// Before the launcher suspends itself, its time limit for sending the message to the agents.
+// The time limit for sending the message to the agents before the launcher suspends itself.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
-// Whether this process is in the foreground of its terminal. A SIGTTOU from an earlier write may arrive there.
+// Returns whether this process is in the foreground of its terminal. A SIGTTOU of an earlier write may arrive there.
 bool is_in_foreground() {
   const pid_t own = ::getpgrp();
   return ::tcgetpgrp(STDOUT_FILENO) == own || ::tcgetpgrp(STDERR_FILENO) == own;
@@ -31,7 +31,8 @@ JobSignals::JobSignals(net::asio::io_context& loop, HostTable& hosts,
 
 void JobSignals::watch() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGTTOU}) {
-    // Keep an ignored SIGHUP, which nohup sets on purpose. But shells ignore SIGINT for every background job.
+    // Keep an ignored SIGHUP, which nohup sets on purpose. SIGINT is handled: shells ignore it for every background
+    // job.
     if (number != SIGINT && number != SIGTERM && is_ignored(number)) continue;
     signals_.add(number);
   }
@@ -51,7 +52,7 @@ void JobSignals::on_signal(int number) {
   if (std::find(std::begin(kForwarded), std::end(kForwarded), number) != std::end(kForwarded)) {
     return pass_on(number);
   }
-  // SIGTTOU: a job in the background writes to a terminal with `stty tostop`.
+  // A job in the background gets SIGTTOU when it writes to a terminal with `stty tostop`.
   if (number == SIGTTOU && is_in_foreground()) return;
   if (number != SIGTSTP && number != SIGTTOU) return on_end_(number);
   if (!std::exchange(suspending_, true)) {
@@ -62,8 +63,8 @@ void JobSignals::on_signal(int number) {
 void JobSignals::pass_on(int number, int from_host) {
   const auto now = Clock::now();
   const auto last = passed_on_.find(number);
-  // A scheduler signals all processes of a job at about the same time: forward the first of these signals. Forward
-  // every SIGWINCH, which may arrive often.
+  // A scheduler signals all processes of a job at about the same time, so forward only the first of these signals.
+  // Forward every SIGWINCH, which may arrive often.
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (const HostRun& host : hosts_.hosts()) {

@@ -1,6 +1,6 @@
-// Handles the signals of the launcher while a job runs: it forwards SIGUSR1, SIGUSR2 and SIGWINCH to all
-// ranks, suspends the job on SIGTSTP, and reports all other signals through `on_end`, which ends the
-// job. Owns the signal set. JobLaunch owns and calls it. Lives on the launch's loop.
+// Handles the signals of the launcher while a job runs: forwards SIGUSR1, SIGUSR2 and SIGWINCH to all ranks, suspends
+// the job on SIGTSTP, and reports all other signals through `on_end`, which ends the job. Owns the signal set.
+// JobLaunch owns this object. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@ namespace hvd::launcher {
 
 class JobSignals {
  public:
-  // `hosts` outlives this object. `on_end` receives the number of a signal that ends the job.
+  // `hosts` must outlive this object. `on_end` receives the number of a signal that ends the job.
   JobSignals(net::asio::io_context& loop, HostTable& hosts, std::function<void(int)> on_end);
 
   void watch();
-  // Called with true before the launcher stops, and with false when it continues.
+  // Sets a function that is called with true before the launcher stops, and with false when it continues.
   void around_stop(std::function<void(bool stops)> callback) { around_stop_ = std::move(callback); }
   // Forwards a signal to the ranks of all hosts except `from_host`, whose ranks have already received it.
   void pass_on(int number, int from_host = -1);

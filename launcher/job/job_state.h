@@ -1,4 +1,4 @@
-// The phases of one launch, and the moves from each:
+// The phases of one launch, and the moves from each phase:
 //
 //   plan ---> reach ---> hold ---> start ---> run
 //    |          |                    |         |
@@ -8,7 +8,7 @@
 //    v          v                    v    v    v
 //   over <------+--------------------+----+----+     nothing runs on any host
 //
-// JobLaunch owns it and makes the moves. One thread.
+// JobLaunch owns this object and makes the moves. One thread.
 #pragma once
 
 #include <array>
@@ -20,24 +20,24 @@ namespace hvd::launcher {
 
 enum class JobState : uint8_t {
   kPlan,   // the launch reads its files
-  kReach,  // agents are brought to the hosts, and prepare these
+  kReach,  // agents are started on the hosts, and prepare the hosts
   kHold,   // the agents wait for the order to start
   kStart,  // the hosts have the order
-  kRun,    // all ranks of the launch's beginning run
+  kRun,    // all ranks with which the launch began run
   kEnd,    // the ranks are being ended
   kOver
 };
 
-// Whether the diagram has this move.
+// Returns whether the diagram has this move.
 bool may_move(JobState from, JobState to);
 
 class JobPhase {
  public:
   JobState now() const { return now_; }
   bool has_started() const { return began_at(JobState::kStart) != Clock::time_point{}; }
-  // When this phase began; the epoch if it has not begun.
+  // Returns when this phase began; the epoch if it has not begun.
   Clock::time_point began_at(JobState state) const { return began_[static_cast<size_t>(state)]; }
-  // A move that the diagram does not have ends the process.
+  // Makes a move. A move that is not in the diagram ends the process.
   void move(JobState to);
 
  private:

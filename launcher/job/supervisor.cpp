@@ -93,7 +93,8 @@ std::string Supervisor::describe(const Loss& loss) const {
              loss.before);
 }
 
-// Ranks that others may have needed and that have not failed: "; rank 1 on host b had exited with code 0".
+// Returns the ranks that other ranks may have needed and that have not failed: "; rank 1 on host b had exited with code
+// 0".
 std::string Supervisor::ended_before() const {
   std::vector<int> ranks;
   for (const RankRun& rank : hosts_.ranks()) {
@@ -131,7 +132,7 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, const std::optional
   }
   if (exit.code == 0 && exit.signal == 0) {
     if (exit.rank != awaited_) return Action::kNone;
-    // The exit of a process may have reset its connections, so this was a leave.
+    // The exit of the awaited process may have reset its connections, so the cause is that it left.
     if (late_) late_->sentence = late_if_left_;
     return fail_late();
   }

@@ -1,6 +1,6 @@
 // Decides how a running job ends. Takes the events of the job, moves its hosts and ranks to the states in which they
-// end, returns the next action for each event, and holds the exit code and the sentence for the user. JobLaunch owns
-// it, passes it the events and carries out the actions. Does no I/O and has no thread.
+// end, returns the next action for each event, and keeps the exit code and the sentence for the user. JobLaunch owns
+// this object, passes the events to it and carries out the actions. Does no I/O and has no thread.
 #pragma once
 
 #include <functional>
@@ -25,64 +25,65 @@ class Supervisor {
     kAwait,  // wait up to 2 s for the end of the rank that caused a failure; then call on_awaited
   };
 
-  // `waits`: a rank's failure does not end the other ranks; it sets the exit code when all have ended.
-  // `hosts` outlives this object.
+  // `waits`: a rank's failure does not end the other ranks, and sets the exit code when all ranks have ended. `hosts`
+  // must outlive this object.
   explicit Supervisor(HostTable& hosts, bool waits = false);
 
-  // Elastic jobs only: called for each end of a rank (or of a host: rank -1), with exit code 0 and no
-  // sentence after success. Returns whether the job continues; JobPolicy::survives() passes this to Generations.
+  // Only for elastic jobs: called for each end of a rank (or of a host: rank -1), with exit code 0 and no sentence
+  // after success. Returns whether the job continues; JobPolicy::survives() passes the end to Generations.
   using Survives =
       std::function<bool(int rank, int host, int exit_code, const std::string& sentence)>;
   void ask_before_end(Survives survives) { survives_ = std::move(survives); }
-  // Whether a host has not yet answered the launcher's last ping. A failure of a rank on another host may be
-  // a consequence of that host's loss: the failure counts once each silent host has answered.
+  // Returns whether a host has not yet answered the launcher's last ping. The failure of a rank on another host may be
+  // a consequence of that host's loss: such a failure counts once each silent host has answered.
   using IsSilent = std::function<bool(int host)>;
   void ask_about_silence(IsSilent is_silent) { is_silent_ = std::move(is_silent); }
   // Ends the job for another reason. `rank`: the rank whose failure is the cause, or -1.
   Action end_job(int exit_code, const std::string& sentence, int rank);
 
-  // The reason why a rank failed, from its report: a peer left, a connection to the peer broke, or the peer was silent.
+  // Why a rank failed, from its report: a peer left, a connection to the peer broke, or the peer was silent.
   struct LeftBy {
     LeftBy(int rank, std::string cause = {}) : rank(rank), cause(std::move(cause)) {}
     int rank;
     std::string cause;  // the sentence about it if the peer may not have ended, or empty
   };
-  // A rank has ended. The first failure ends the job. `left_by`: the rank that, according to this rank's report, caused
-  // the failure by its exit. If that rank fails within 2 s as well, its failure is the cause.
-  // `meanwhile`: the rank's activity, which is appended to a failure; or empty.
+  // Call when a rank has ended. The first failure ends the job. `left_by`: the rank whose exit caused the failure,
+  // according to the report of this rank. If that rank fails within 2 s as well, its failure is the cause. `meanwhile`:
+  // the rank's activity, which is appended to a failure; or empty.
   Action on_exit(const RankExit& exit, const std::optional<LeftBy>& left_by = {},
                  const std::string& meanwhile = "");
-  // Whether a rank has failed and the job waits for answers of silent hosts before it ends.
+  // Returns whether a rank has failed and the job waits for answers of silent hosts before it ends.
   bool is_holding() const { return !held_.empty(); }
-  // The signal that killed the rank whose failure is the cause; SIGTERM if an agent has ended its ranks; else 0.
+  // Returns the signal that killed the rank whose failure is the cause; SIGTERM if an agent has ended its ranks; else
+  // 0.
   int ended_by() const { return ended_by_; }
-  // A rank has ended while others wait for it in `call` (hvd.init(), MPI_Init). Ends the job.
+  // Ends the job, because a rank has ended for which other ranks wait in `call` (hvd.init(), MPI_Init).
   Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting, const char* call);
-  // A process of the rank joins a world. If the first world of a rank is not the job's world, the job
+  // Call when a process of the rank joins a world. If the first world of a rank is not the job's world, the job
   // ends.
   Action on_joined(int rank, int world_rank, int world_size);
-  // A host has answered a ping.
+  // Call when a host has answered a ping.
   Action on_answer(int host);
-  // The wait that kAwait requested is over.
+  // Call when the wait that kAwait requested is over.
   Action on_awaited();
-  // All ranks of a host have ended.
+  // Call when all ranks of a host have ended.
   Action on_finished(int host);
-  // The connection to a host is lost: ends the job. The report also names hosts lost afterwards for the same reason,
-  // because hosts that become silent together are not lost at the same moment.
+  // Ends the job, because the connection to a host is lost. The report also names hosts that are lost later for the
+  // same reason, because hosts that become silent together are not lost at the same moment.
   Action on_lost(int host, const Status& why);
-  // A host's agent ends its ranks: ends the job. on_finished or on_lost follows.
+  // Ends the job, because a host's agent ends its ranks. on_finished or on_lost follows.
   Action on_agent_ending(int host, const std::string& why);
-  // The ranks of a host cannot be started: ends the job.
+  // Ends the job, because the ranks of a host cannot be started.
   Action on_start_failed(int host, const Status& why);
-  // The agent of a host cannot be brought up; the reason names the host.
+  // Call when the agent of a host cannot be started; the reason names the host.
   Action on_preparation_failed(int host, const Status& why);
-  // A signal to the launcher ends the job. A second signal kills the ranks.
+  // Ends the job because of a signal to the launcher. A second signal kills the ranks.
   Action on_signal(int number);
-  // A scheduler ends all processes that this script has started. The script is then the cause of any end that the
-  // scheduler may have caused, regardless of which process ended first.
+  // Call when a scheduler ends all processes that this script has started. The script is then the cause of any end that
+  // the scheduler may have caused, regardless of which process ended first.
   void on_script_ended(const std::string& script);
-  // Standard output, which is `file`, can no longer be written: ends the job. If its reader has closed it, there
-  // is no sentence, as after SIGPIPE.
+  // Ends the job, because standard output, which is `file`, can no longer be written. If the reader has closed standard
+  // output, the report has no sentence, as after SIGPIPE.
   Action on_output_broken(int error_number, const std::string& file);
 
   bool is_ending() const { return ending_; }
@@ -91,12 +92,12 @@ class Supervisor {
   std::optional<std::string> take_news() { return std::exchange(news_, {}); }
 
   int exit_code() const;
-  // One sentence about the first cause, or empty.
+  // Returns one sentence about the first cause, or an empty text.
   std::string report() const;
-  // The ranks that were killed after the grace period: "rank 3 on host b", "ranks 0-2 on 2 hosts". Empty if none was
-  // killed, and after a second signal, with which the user requests SIGKILL.
+  // Returns the ranks that were killed after the grace period: "rank 3 on host b", "ranks 0-2 on 2 hosts". Empty if no
+  // rank was killed, and after a second signal, by which the user requests SIGKILL.
   std::string killed_ranks() const;
-  // The rank whose failure was the first cause, or -1.
+  // Returns the rank whose failure was the first cause, or -1.
   int failed_rank() const { return failed_rank_; }
 
  private:
@@ -119,7 +120,7 @@ class Supervisor {
   };
 
   Action fail(int exit_code, std::string sentence, int rank = -1);
-  // Notes the failure of a rank. The user's settings decide whether it ends the job.
+  // Notes the failure of a rank. The user's settings decide whether the failure ends the job.
   Action fail_rank(int rank, Failure failure);
   Failure describe(const RankExit& exit) const;
   std::string describe(const Loss& loss) const;
@@ -127,9 +128,9 @@ class Supervisor {
   Action fail_late();
   // Ends the job for the failure of a rank, unless another rank is the cause.
   Action judge(const RankFailure& rank_failure);
-  // `peer`: the rank that made this rank fail, as this rank reported.
+  // Waits for a possible failure of `peer`, the rank that made this rank fail according to this rank's report.
   Action await_peer(int rank, Failure failure, const LeftBy& peer);
-  // Whether the failure waits for answers from the hosts that are silent now.
+  // Returns whether the failure waits for answers from the hosts that are silent now.
   bool holds(const RankFailure& failure);
   // Moves the host to lost, unless it is over.
   void lose(int host);
@@ -141,8 +142,8 @@ class Supervisor {
   const bool waits_;
   Survives survives_;
   IsSilent is_silent_;
-  std::vector<RankFailure> held_;  // they may be consequences of a host's loss
-  std::set<int> silent_hosts_;     // the hosts whose answers held_ waits for
+  std::vector<RankFailure> held_;  // failures that may be consequences of a host's loss
+  std::set<int> silent_hosts_;     // the hosts for whose answers held_ waits
   bool ending_ = false;
   int ended_by_ = 0;  // the signal that killed a rank, or SIGTERM when an agent ends its ranks
   int failed_rank_ = -1;

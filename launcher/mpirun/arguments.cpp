@@ -105,7 +105,7 @@ Result<Arguments> binding_arguments(MpiFlavour flavour, const LaunchSettings& se
   return Arguments{};
 }
 
-// The arguments that only this MPI has.
+// Returns the arguments that only this MPI has.
 Result<Arguments> own_arguments(MpiFlavour flavour, const LaunchSettings& settings, size_t hosts) {
   Arguments words;
   if (flavour == MpiFlavour::kOpenMpi) words = {"-mca", "pml", "ob1", "-mca", "btl", "^openib"};
@@ -131,7 +131,7 @@ Arguments ssh_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   return {"-mca", "plm_rsh_args", join(ssh, " ")};
 }
 
-// Exclusions and name prefixes only apply to the ranks, which read them from their environment.
+// Returns the interfaces. Ranks read exclusions and name prefixes from their environment instead.
 Result<Arguments> network_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   const std::string given = settings.network.network_interfaces;
   if (given.empty() || given.find_first_of("^*") != std::string::npos) return Arguments{};
@@ -206,7 +206,7 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
                    settings.output.output_filename.value_or("")});
   }
   if (settings.job.wdir.has_value()) append(words, {"-wdir", settings.job.wdir.value_or("")});
-  if (!is_hydra(flavour)) {  // the others pass on all of mpirun's environment
+  if (!is_hydra(flavour)) {  // other MPIs pass on all of mpirun's environment
     for (const std::string& name : exported) append(words, {"-x", name});
   }
   HVD_ASSIGN_OR_RETURN(const Arguments extra, words_of_flag(settings, "mpi_args"));

@@ -14,32 +14,32 @@ namespace hvd::launcher {
 
 enum class MpiFlavour { kOpenMpi, kSpectrum, kMpich, kIntel };
 
-// Detects it by the output of `mpirun --version`; empty if unknown.
+// Detects the implementation by the output of `mpirun --version`; empty if unknown.
 std::optional<MpiFlavour> flavour_of(std::string_view version_output);
 
-// "Open MPI".
+// Returns a name like "Open MPI".
 const char* name_of(MpiFlavour flavour);
 
-// From this number of hosts on, Open MPI's ssh connections are made all at once, not as a tree.
+// From this number of hosts on, Open MPI opens its ssh connections all at once, not as a tree.
 constexpr size_t kManyHosts = 64;
 
-// `exported`: the names of the variables for ranks on other hosts. An error names a flag or host
-// that this mpirun does not support.
+// `exported`: the names of the variables for ranks on other hosts. An error names a flag or host that this mpirun does
+// not support.
 Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Options& options,
                                                   const SlotPlan& plan,
                                                   const std::vector<std::string>& exported);
 
-// Open MPI's arguments for many hosts, also for Spectrum MPI and its jsrun.
+// Returns Open MPI's arguments for many hosts, also for Spectrum MPI and its jsrun.
 std::vector<std::string> many_hosts_arguments(size_t hosts);
 
-// An error names a flag that only this launcher's agents support.
+// Returns an error with the name of a flag that needs this launcher's agents.
 Status check_flags_without_agents(const LaunchSettings& settings);
 
 // Splits a flag's value into words.
 Result<std::vector<std::string>> words_of_flag(const LaunchSettings& settings, const char* key);
 
-// Splits text into words as /bin/sh does, with blanks, quotes and backslashes, without expansions.
-// An error names the unclosed quote.
+// Splits text into words at blanks as /bin/sh does, with quotes and backslashes but without expansions. An error names
+// the unclosed quote.
 Result<std::vector<std::string>> shell_words(std::string_view text);
 
 }  // namespace hvd::launcher

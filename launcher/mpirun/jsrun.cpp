@@ -11,7 +11,7 @@ using Arguments = std::vector<std::string>;
 
 constexpr int64_t kMostOfANode = 1 << 20;
 
-// The number after "name:" at the beginning of a line.
+// Returns the number after "name:" at the beginning of a line.
 std::optional<int> number_of(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     std::string_view line = trim(take_line(text));

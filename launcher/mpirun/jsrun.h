@@ -24,11 +24,11 @@ struct LsfNode {
 Result<LsfNode> parse_lsf_node(std::string_view allocation, std::string_view attributes,
                                std::string_view lscpu);
 
-// jsrun's "explicit resource file": each rank gets its GPU's share of the processors. An error
-// names a host with more slots than GPUs.
+// Returns jsrun's "explicit resource file": each rank gets the processors that belong to its GPU. An error names a host
+// with more slots than GPUs.
 Result<std::string> rankfile(const SlotPlan& plan, const LsfNode& node);
 
-// If --binding-args is not given, `rankfile_path` is the path of that file. `hosts`: their number.
+// `rankfile_path`: the path of that file; unused with --binding-args. `hosts`: number of hosts.
 Result<std::vector<std::string>> jsrun_arguments(const Options& options, size_t hosts,
                                                  const std::string& rankfile_path);
 

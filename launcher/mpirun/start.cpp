@@ -129,7 +129,7 @@ Result<LsfNode> look_at_node(const std::string& host, Deadline deadline) {
   return parse_lsf_node(*allocation, attributes, lscpu);
 }
 
-// A file in the folder for temporary files; removed by the destructor.
+// A file in the folder for temporary files. The destructor removes the file.
 class TemporaryFile {
  public:
   ~TemporaryFile() {
@@ -151,7 +151,7 @@ class TemporaryFile {
   std::string path_;
 };
 
-// Empty if --binding-args places the ranks.
+// Writes the rankfile; returns nothing if --binding-args places the ranks.
 Result<std::string> make_rankfile(const LaunchSettings& settings, std::vector<Host> hosts,
                                   Deadline deadline) {
   if (settings.launchers.binding_args.has_value()) return std::string();
@@ -192,7 +192,7 @@ int start_jsrun(const Options& options, Deadline deadline) {
 
 namespace {
 
-// No agent finds Python on the other hosts: a script is run with this host's Python path.
+// Puts this host's Python before a script, because no agent looks for a Python on the other hosts.
 Status put_python_before(Options& options) {
   if (options.command.empty() || !options.command[0].ends_with(".py")) return {};
   const Environment all = environment();

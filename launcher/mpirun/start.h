@@ -1,4 +1,4 @@
-// --mpi and --jsrun: starts the ranks by mpirun or jsrun. The launcher's main calls it.
+// --mpi and --jsrun: starts the ranks by mpirun or jsrun. The launcher's main calls this code.
 #pragma once
 
 #include "launcher/plan/launch_options.h"
@@ -6,8 +6,8 @@
 
 namespace hvd::launcher {
 
-// The sorted names of this environment's variables that ranks on other hosts get: without variables
-// for one machine, and without secrets of a job.
+// Returns the sorted names of the variables that ranks on other hosts get: without variables for one machine, and
+// without secrets of a job.
 std::vector<std::string> exported_names(const Environment& environment);
 
 bool is_started_by_mpi(const Options& options);

@@ -30,7 +30,7 @@ void AwaitedRanks::on(const JobEvent& event) {
     launch_.mpi_waits().joined(joined->report, Clock::now());
     return check();
   }
-  // The failure of a rank may have been held until a silent host answered.
+  // The failure of a rank may have been kept back until a silent host answered.
   if (std::holds_alternative<RankExited>(event) || std::holds_alternative<HostAnswered>(event))
     check();
 }

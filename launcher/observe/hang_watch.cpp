@@ -1,6 +1,6 @@
 // Finds out whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Queries the
 // agents for counters that are cheap to read, and for the stacks of the ranks if no counter grows. rules/hang_rule.h
-// decides, rules/hang_report.h writes the sentence. Used only for ranks that never call hvd.init(): ranks that call it
+// decides, rules/hang_report.h formats the sentence. Watches only ranks that never call hvd.init(): ranks that call it
 // report a stall themselves (src/runtime/stall).
 
 #include <algorithm>
@@ -99,7 +99,7 @@ net::Task<void> HangWatch::look() {
   std::vector<HostAnswer> answers = co_await launch_.inspector().sample(SampleGroup::kSigns);
   if (is_over_ || has_init_) co_return;
   const auto signs = of_running_ranks(launch_.hosts(), answers, &HostSample::signs);
-  // If a host does not answer, it may be suspended, so earlier observations do not count.
+  // A host that does not answer may be suspended, so forget the earlier observations.
   if (signs.size() != running().size())
     rule_.forget();
   else if (rule_.look(signs, Clock::now()))

@@ -49,7 +49,7 @@ class InputRelay : public JobPart {
 void InputRelay::on(const JobEvent& event) {
   if (std::holds_alternative<AllStarted>(event)) begin();
   if (const auto* const gone = std::get_if<HostGone>(&event)) {
-    // Its ranks would hold up the input of all others.
+    // Ranks of the lost host would hold up the input of all other ranks.
     std::erase_if(under_way_, [&](const auto& each) {
       return &launch_.hosts().rank(each.first).host() == &gone->host;
     });
@@ -77,7 +77,7 @@ void InputRelay::begin() {
   }
   if (under_way_.empty()) return;
   input_ = UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
-  // Watch an epoll, because Asio would set O_NONBLOCK on a watched descriptor, which other processes share.
+  // Asio would set O_NONBLOCK on a watched file, which other processes share. Therefore it watches an epoll descriptor.
   UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {}};
   // A regular file cannot be watched, and is always readable.
@@ -97,7 +97,7 @@ void InputRelay::read_next() {
   is_waiting_ = true;
   const auto self = shared_from_this();
   if (!is_watched_) {
-    // Post the read, as if the file had become ready, so that the loop can handle other events.
+    // Post the read, as for a file that has become ready, so that the loop can handle other events.
     return net::asio::post(later_.get_executor(), [this, self] { read(); });
   }
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {}};
@@ -114,7 +114,7 @@ void InputRelay::read_next() {
 void InputRelay::read() {
   if (is_over_) return;
   is_waiting_ = false;
-  // The kernel stops a background process that reads its terminal.
+  // The kernel would stop a background process that reads its terminal.
   if (::isatty(input_.get()) == 1 && ::tcgetpgrp(input_.get()) != ::getpgrp()) {
     is_waiting_ = true;
     later_.expires_after(kLookAgain);
@@ -124,7 +124,7 @@ void InputRelay::read() {
       read_next();
     });
   }
-  // The shell may have read the line in the meantime: then a read would block the loop until the next line.
+  // The shell may have read the line in the meantime. A read would then block the loop until the next line.
   pollfd poll{input_.get(), POLLIN, 0};
   if (is_watched_ && ::poll(&poll, 1, 0) == 0) return read_next();
   std::array<std::byte, kReadAtOnce> buffer;

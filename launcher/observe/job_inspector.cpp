@@ -16,14 +16,14 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds kMetricsTime{800};
-// The maximum age of figures. A viewer that asks once a second gets new figures each time.
+// The maximum age of figures. A viewer that queries once a second gets new figures each time.
 constexpr std::chrono::milliseconds kYoung{900};
 // The time limit for kAnnounced samples, for which agents only read memory.
 constexpr std::chrono::milliseconds kAnnouncedTime{400};
-// The pause between two looks at ranks that may wait: most operations end within that time.
+// The pause between two looks at ranks that may wait: most operations end within this pause.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
 
-// "no answer for 12 s", or empty while the host answers.
+// Returns "no answer for 12 s", or an empty text while the host answers.
 std::string silence_of(const HostRun& host) {
   return host.silence() > 0 ? describe_silence(host.silence()) : "";
 }
@@ -109,7 +109,7 @@ void JobInspector::open(JobPolicy& policy) {
     server_ = *std::move(server);
 }
 
-// Sends exec records to the caller: OutputChunks or the reason for a refusal, then an exit code.
+// Sends exec records to the client: OutputChunks or the reason for a refusal, then an exit code.
 net::Task<void> JobInspector::change(const std::vector<std::string>& words,
                                      net::StreamSocket& caller) {
   const auto sentence =
@@ -129,7 +129,7 @@ net::Task<void> JobInspector::change(const std::vector<std::string>& words,
 
 std::string JobInspector::states() const { return hosts_as_json(hosts_); }
 
-// Whether the same host has a later entry in the table.
+// Returns whether the same host has a later entry in the table.
 bool JobInspector::has_begun_again(const HostRun& host) const {
   return std::ranges::any_of(hosts_.hosts(), [&host](const HostRun& other) {
     return other.number() > host.number() && other.name() == host.name();
@@ -154,7 +154,7 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }
 
-// Samples the ranks twice if necessary: a rank waits if it announced nothing new in between.
+// Samples the ranks twice if necessary: a rank waits if it announced no operation between the samples.
 net::Task<void> JobInspector::look(SampleGroups groups) {
   bool is_cancelled = false;
   while (is_looking_ && !is_cancelled) {
@@ -224,7 +224,7 @@ JobCounts JobInspector::known_counts() const {
   return state;
 }
 
-// Returns nothing for a job that hangs, because its last steps do not describe the present.
+// Returns the slowest rank; nothing for a job that hangs, whose last steps do not describe the present.
 std::optional<SlowestRank> JobInspector::slowest() const {
   std::optional<SlowestRank> slowest;
   if (!metrics_.is_stepping()) return slowest;
@@ -236,7 +236,7 @@ std::optional<SlowestRank> JobInspector::slowest() const {
   return slowest;
 }
 
-// The answer to the commands ps and top.
+// Returns the answer to the commands ps and top.
 net::Task<std::string> JobInspector::job_as_json() {
   co_await look(SampleGroup::kMetrics | SampleGroup::kGpus);
   co_return known_job();
@@ -300,7 +300,7 @@ net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSo
   co_await send_record(caller, refusal);
 }
 
-// The answer to the command stack.
+// Returns the answer to the command stack.
 net::Task<std::string> JobInspector::describe(InspectDetail detail) {
   std::vector<HostAnswer> hosts = co_await ask(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");

@@ -1,7 +1,7 @@
 // Answers `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`, which a user runs in another terminal.
 // Owns the socket to which these commands connect, the open queries to the agents, and the commands that run beside
-// ranks. Passes orders that change a job on to its policy. JobLaunch owns it and forwards the agents' events to it.
-// Lives on the launch's loop.
+// ranks. Passes orders that change a job on to the job's policy. JobLaunch owns this object and forwards the agents'
+// events to it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -37,25 +37,25 @@ struct JobCounts {
 
 class JobInspector {
  public:
-  // All arguments outlive this object. `waits`: the waits in hvd.init(). `remark` prints a sentence for the user.
+  // All arguments must outlive this object. `waits`: the waits in hvd.init(). `remark` prints a sentence for the user.
   JobInspector(const net::asio::any_io_executor& executor, const Options& options,
                const HostTable& hosts, const InitWaits& waits, JobMetrics metrics,
                std::function<void(std::string_view sentence)> remark);
 
-  // Opens the socket. Call before hosts are reached. On failure, the job runs without a socket. `policy` outlives the
-  // loop of this object.
+  // Opens the socket. Call before hosts are reached. On failure, the job runs without a socket. `policy` must outlive
+  // the loop of this object.
   void open(JobPolicy& policy);
-  // Call when the policy has begun: from now on, orders may change the job.
+  // Call when the policy has begun. After the call, orders may change the job.
   void take_changes() { takes_changes_ = true; }
   // Requests information from all agents. Returns the answers by host.
   net::Task<std::vector<HostAnswer>> ask(InspectDetail detail);
   net::Task<std::vector<HostAnswer>> sample(SampleGroups groups,
                                             std::chrono::milliseconds limit = kInspectionTime);
-  // The current place of a rank for which other ranks wait. `rank`: its number in the table.
+  // Returns the current place of a rank for which other ranks wait. `rank`: its number in the table.
   net::Task<std::vector<RankPlace>> place_of_late(int rank, uint32_t late_microseconds);
 
-  // Samples all ranks, unless the last sample is less than a second old: several viewers then cost one sample.
-  // With kGpus, also finds the ranks that wait for others.
+  // Samples all ranks, unless the last sample is less than a second old, so that several viewers cost one sample. With
+  // kGpus, also finds the ranks that wait for other ranks.
   net::Task<void> look(SampleGroups groups);
   // Samples the agents, and returns the totals of the job.
   net::Task<JobCounts> counts();
@@ -74,7 +74,7 @@ class JobInspector {
   void on_host_gone(int host) { commands_.on_host_gone(host); }
   void on_silence(int host, double seconds);
   void on_answer(int host) { commands_.on_answer(host); }
-  // The states of all hosts and ranks, as JSON.
+  // Returns the states of all hosts and ranks, as JSON.
   std::string states() const;
 
  private:
@@ -83,7 +83,7 @@ class JobInspector {
   net::Task<std::string> describe(InspectDetail detail);
   net::Task<std::string> job_as_json();
   void take_announced(const std::vector<HostAnswer>& answers);
-  // These return results of the last look().
+  // known_job() and known_counts() return results of the last look().
   std::string known_job() const;
   JobCounts known_counts() const;
   std::string describe(const HostRun& host, const std::string& ranks) const;

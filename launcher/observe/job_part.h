@@ -1,4 +1,4 @@
-// The parts of a launch that watch the job: one for each feature, in the order of the list in launcher/observe/parts.cpp.
+// The parts of a launch that watch the job: one for each feature, in the order of launcher/observe/parts.cpp.
 //
 //     agent ---- message ----> JobLaunch ---- JobEvent ----> each part, in the order of the list
 //                                  ^                            |
@@ -42,15 +42,15 @@ struct RankWrote {
 struct RankExited {
   const RankExit& exit;
 };
-// Sent when a rank is about to join a world, or has joined one, after the ranks' states (RankRun) were updated.
+// Sent when a rank is about to join a world, or has joined a world, after the ranks' states (RankRun) were updated.
 struct RankJoined {
   const Joined& report;
 };
-// Sent when a rank has called MPI_Init, or has met the other ranks there.
+// Sent when a rank has called MPI_Init, or has met the other ranks in MPI_Init.
 struct RankInMpi {
   const Joined& report;
 };
-// Sent at most once a second while the host does not answer. After the limit, the host is lost.
+// Sent at most once a second while the host does not answer. After the limit, the launcher counts the host as lost.
 struct HostSilent {
   const HostRun& host;
   double seconds, limit_seconds;
@@ -85,7 +85,7 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
   }
 
  protected:
-  // True after end(). A task that still runs may then use only the part itself.
+  // True after end(). A task that still runs may then use only the part, and not the launch.
   bool is_over_ = false;
 };
 
@@ -122,11 +122,11 @@ class PartLaunch {
   virtual bool has_spare(const HostRun& host) const = 0;
   // Ends the job, to restart it without this host.
   virtual void replace(const HostRun& host, const std::string& sentence) = 0;
-  // Reports TerminalChanged, after the user has typed a line.
+  // Reports TerminalChanged. Call after the user has typed a line.
   virtual void redraw() = 0;
 };
 
-// Returns the values of a group, by rank of the table, that each agent reports about its host's running ranks.
+// Returns the values of one group that the agents report about running ranks, by the rank's number in the table.
 // `answers`: the answers to sample() or ask(), whose values are moved.
 template <typename Each>
 std::map<int, Each> of_running_ranks(const HostTable& hosts, std::vector<HostAnswer>& answers,
@@ -142,7 +142,7 @@ std::map<int, Each> of_running_ranks(const HostTable& hosts, std::vector<HostAns
   return found;
 }
 
-// The parts of a launch, with a single timer for their deadlines. JobLaunch owns it.
+// The parts of a launch, with a single timer for their deadlines. JobLaunch owns this object.
 class JobParts {
  public:
   JobParts(net::asio::any_io_executor executor, std::vector<std::shared_ptr<JobPart>> parts);

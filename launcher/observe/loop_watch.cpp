@@ -18,8 +18,8 @@
 namespace hvd::launcher {
 namespace {
 
-// The loop misses a turn if it does not run a posted function in time. SIGSTOP and SIGCONT cause only one missed turn,
-// because this thread stops too.
+// The loop misses a turn if it does not run a posted function in time. SIGSTOP followed by SIGCONT causes only one
+// missed turn, because this thread stops too.
 constexpr int kTurnsInLease = 6;
 constexpr int kMissedTurns = 4;
 

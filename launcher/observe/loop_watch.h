@@ -13,7 +13,7 @@ namespace hvd::launcher {
 
 class LoopWatch : public JobPart {
  public:
-  // Reports on standard error. `launch` outlives this constructor.
+  // Reports on standard error. `launch` is only used during the call.
   explicit LoopWatch(PartLaunch& launch);
   // The thread calls `report` once for each blockage of the loop that lasts two thirds of the lease. `report` must own
   // all objects that it uses. A lease of 0 needs no watch.

@@ -55,7 +55,7 @@ void MetricsServer::on(const JobEvent& event) {
 }
 
 void MetricsServer::open() {
-  // A duplicate, because the next launch listens on the same socket.
+  // Duplicate the descriptor, because the next launch listens on the same socket.
   UniqueFd listener(::fcntl(port_->listener().get(), F_DUPFD_CLOEXEC, 0));
   const auto local = net::local_address(port_->listener().get());
   net::error_code error;
@@ -80,7 +80,7 @@ net::Task<void> MetricsServer::accept(std::shared_ptr<MetricsServer> self) {
         if (const auto server = weak.lock()) server->take(std::move(accepted));
       });
     } else if (self->acceptor_.is_open()) {
-      // For example while the process has no free descriptor.
+      // Accepting fails, for example, while the process has no free descriptor.
       self->pause_.expires_after(kPause);
       co_await self->pause_.async_wait(net::use_tuple);
     }
@@ -127,7 +127,7 @@ net::Task<void> MetricsServer::serve(std::shared_ptr<MetricsServer> self,
   if (self->is_over_) self->pause_.cancel();  // end() waits for this pause
 }
 
-// Returns nothing if the client disconnects before its request.
+// Returns the reply to a request, or nothing if the client disconnects before its request.
 net::Task<std::optional<MetricsServer::Reply>> MetricsServer::answer(Connection& connection) {
   const auto request = net::make_request_parser({.head_bytes = kMostHead, .body_bytes = 0});
   std::array<std::byte, kMostHead> input;

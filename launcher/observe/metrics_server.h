@@ -22,14 +22,14 @@
 namespace hvd::launcher {
 
 struct MetricsServerLimits {
-  // A connection above this number closes the oldest.
+  // If a connection exceeds this number, the oldest connection is closed.
   size_t connections = 64;
   std::chrono::milliseconds connection{10'000};
 };
 
 class MetricsServer : public JobPart {
  public:
-  // `launch` outlives this object.
+  // `launch` must outlive this object.
   explicit MetricsServer(PartLaunch& launch);
   using Text = std::function<net::Task<std::string>()>;
   // `port`: null if metrics are not served; must outlive this object. `text`: returns the metrics in Prometheus's
@@ -38,7 +38,7 @@ class MetricsServer : public JobPart {
                 MetricsServerLimits limits = {});
 
   void on(const JobEvent& event) override;
-  // After the end, `text` is not called.
+  // `text` is not called after the end.
   net::Task<void> end() override;
 
  private:

@@ -6,7 +6,7 @@ namespace hvd::launcher {
 std::vector<std::shared_ptr<JobPart>> parts_of(PartLaunch& launch) {
   std::vector<std::shared_ptr<JobPart>> parts;
   for (const auto make : {
-           awaited_ranks,  // fills InitWaits, which other parts read
+           awaited_ranks,  // fills InitWaits, which later parts read
            silence_watch,
            start_watch,
            status_line,

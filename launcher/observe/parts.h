@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// `launch` outlives the part.
+// `launch` must outlive the part.
 std::shared_ptr<JobPart> awaited_ranks(PartLaunch& launch);
 std::shared_ptr<JobPart> hang_watch(PartLaunch& launch);
 std::shared_ptr<JobPart> input_relay(PartLaunch& launch);

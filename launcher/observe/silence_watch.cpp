@@ -1,5 +1,5 @@
-// Prints a sentence about hosts that do not answer for 15 s, and one when they answer again. In between, replaces the
-// status line on a terminal.
+// Prints a sentence about hosts that do not answer for 15 s, and another sentence when they answer again. In between,
+// replaces the status line on a terminal.
 
 #include "launcher/observe/parts.h"
 #include "launcher/observe/rules/silent_hosts.h"
@@ -28,7 +28,7 @@ void SilenceWatch::on(const JobEvent& event) {
   else if (!std::holds_alternative<JobEnding>(event))
     return;
   while (const auto news = hosts_.take_news()) launch_.output().print(*news);
-  // While the job ends, silent hosts are expected, and other limits apply.
+  // While the job ends, silent hosts are normal, and other limits apply.
   launch_.output().terminal().show_alarm(launch_.is_ending() ? "" : hosts_.status_line());
 }
 

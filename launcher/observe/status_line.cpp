@@ -57,7 +57,7 @@ void StatusLine::on(const JobEvent& event) {
   if (wrote != nullptr && !wrote->is_end) has_written_ = true;
   if (const auto* joined = std::get_if<RankJoined>(&event))
     has_written_ |= joined->report.has_met != 0;
-  // The launcher may be in the foreground again.
+  // Draw the line soon after an event, because the launcher may be in the foreground again.
   const bool is_quiet =
       std::holds_alternative<HostSilent>(event) || std::holds_alternative<InputTaken>(event);
   const bool is_due = wrote == nullptr ? !is_quiet : is_asleep_;
@@ -66,14 +66,14 @@ void StatusLine::on(const JobEvent& event) {
 
 void StatusLine::on_deadline() {
   is_asleep_ = !launch_.output().terminal().has_status();
-  // Set the deadline even while the line is hidden, because a shell's fg sends no signal.
+  // Set the deadline even while the line is hidden, because the shell's command fg sends no signal to this process.
   next_ = Clock::now() + kEach;
   if (is_asleep_) return launch_.output().terminal().end_hidden_bars();
   is_drawing_ = true;
   launch_.run(shared_from_this(), draw());
 }
 
-// Returns the line about the start; empty when the ranks have finished it.
+// Returns the line about the start; empty after the start has ended.
 std::string StatusLine::start(size_t columns) const {
   const auto wait = launch_.init_waits().longest();
   const std::chrono::duration<double> seconds = Clock::now() - *began_;

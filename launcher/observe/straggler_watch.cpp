@@ -32,11 +32,11 @@ constexpr double kLongestIdle = 15;
 // The interval before the first step, in the first minutes: many ranks start slowly.
 constexpr double kLongestBefore = 2;
 constexpr int kLooksBefore = 150;
-// The delay after the end of a window, because the agents see that end at different moments.
+// The delay after the end of a window, because the agents' counters reach the end at different moments.
 constexpr double kMargin = 0.05;
 constexpr int kLooksAtCauses = 20, kLooksAtPressure = 5;
 constexpr double kShortestLook = 0.1;
-// py-spy needs about 15 ms to read a stack, too long for a rank that is less late: the rank has moved on.
+// py-spy needs about 15 ms to read a stack. For a smaller lateness that is too slow: the rank has already moved on.
 constexpr double kLeastForSamples = 0.02;
 
 double now_seconds() {
@@ -134,7 +134,7 @@ double StragglerWatch::seconds_to_window() const {
   return std::clamp(steps * step_seconds_ + kMargin, kShortestPause, kLongestPause);
 }
 
-// Host names, indexed by present rank.
+// Returns host names, indexed by the ranks of the current generation.
 std::vector<std::string> StragglerWatch::host_names() const {
   std::vector<std::string> names;
   for (const RankRun* run : launch_.hosts().members()) names.push_back(run->host().name());
@@ -148,7 +148,7 @@ std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
     const int rank = launch_.hosts().rank_of(number);
     if (rank >= 0) ranks[rank] = {launch_.hosts().rank(number).host().number(), std::move(steps)};
   }
-  // If a host does not answer, it may be suspended, so ignore the other answers.
+  // A host that does not answer may be suspended, so ignore the other answers too.
   if (ranks.size() != launch_.hosts().members().size()) ranks.clear();
   std::vector<StepWindow> windows = alignment_.take(ranks);
   const bool is_before = step_seconds_ == 0 && ++looks_before_ < kLooksBefore;
@@ -188,7 +188,7 @@ net::Task<void> StragglerWatch::look() {
   places_.clear();
 }
 
-// Looks several times until the next window ends.
+// Reads the ranks' counters several times until the next window ends.
 net::Task<void> StragglerWatch::look_at_causes() {
   const double seconds = std::max(seconds_to_window(), kShortestPause);
   const int looks =
@@ -230,7 +230,7 @@ int StragglerWatch::number_of(int rank) const {
   return run.is_over() ? -1 : run.number();
 }
 
-// Queries the position of the suspected rank that is latest.
+// Requests the position of the latest of the suspected ranks.
 net::Task<void> StragglerWatch::look_at_place() {
   const StragglerRule::Lateness* latest = nullptr;
   for (const StragglerRule::Lateness& each : rule_.latest()) {
@@ -248,7 +248,7 @@ net::Task<void> StragglerWatch::look_at_place() {
   for (const RankPlace& place : places) places_.take(rank, place);
 }
 
-// Called when rank numbers begin to mean other processes.
+// Called when ranks get new numbers.
 void StragglerWatch::forget_ranks() {
   rule_ = {};
   tally_.forget_ranks();
@@ -256,7 +256,7 @@ void StragglerWatch::forget_ranks() {
   places_.clear();
 }
 
-// `host_of`: indexed by rank, as in the window of the finding.
+// Reports a finding. `host_of`: indexed by rank, as in the window of the finding.
 net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std::string> host_of) {
   StragglerCause cause;
   const bool has_cause =
@@ -280,7 +280,7 @@ net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std
 // Replaces a slow host by a spare host.
 void StragglerWatch::react(const StragglerFinding& finding, bool is_of_host) {
   if (finding.ranks.empty() || launch_.is_elastic()) return;
-  // Do not replace the host if the program gives one rank more work, or for one of two hosts without a known cause.
+  // Keep the host if the program may give one rank more work, and one of two hosts without a known cause.
   const HostRun& host = launch_.hosts().rank(finding.ranks.front()).host();
   const bool is_whole = finding.ranks.size() == host.ranks().size();
   const bool is_constant = finding.kind == StragglerKind::kHost ||
@@ -306,7 +306,7 @@ void StragglerWatch::show_waits() {
   }
 }
 
-// Sends the longest wait of any rank, with which an agent determines which of its own ranks are late.
+// Sends the longest wait of any rank to the agents, which compute from it which of their ranks are late.
 void StragglerWatch::show_longest_wait() {
   double longest = 0;
   for (const StragglerRule::Lateness& rank : rule_.latest())

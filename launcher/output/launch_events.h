@@ -1,4 +1,4 @@
-// The events of a job's launches, for its record. The launcher's main makes it.
+// The events of a job's launches, for the job's record. The launcher's main creates this object.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@ namespace hvd::launcher {
 class LogQueue;
 class MetricsPort;
 
-// The launch's thread calls these functions. Each may be empty.
+// Callbacks in the launch's thread. Each callback may be empty.
 struct LaunchEvents {
   // Called when all ranks of a launch run.
   std::function<void(int ranks)> on_running;
   // Called when a launch has ended. `cause`: a sentence, or empty after success.
   std::function<void(const std::string& cause)> on_end;
-  // The receiver of the output, which outlives the launches; or null.
+  // Receives the output, and outlives the launches; null: nothing does.
   LogQueue* output = nullptr;
-  // The port of the metrics; null: they are not served.
+  // The port of the metrics; null: no metrics are served.
   MetricsPort* metrics = nullptr;
 };
 

@@ -61,16 +61,16 @@ std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool 
 
 namespace {
 
-// A slow step ends about once in this time; the rates of a fast job follow a change within it.
+// The window of the rates. Slow jobs end about one step in this time, and rates of fast jobs follow a change within it.
 constexpr std::chrono::seconds kWindow{10};
-// The time in which the ranks of an unresponsive host may come back.
+// The time within which the ranks of an unresponsive host may come back.
 constexpr std::chrono::seconds kMoment{3};
 
 }  // namespace
 
 void ProgressRates::add(Clock::time_point time, const Counts& counts) {
   if (!looks_.empty() && time == looks_.back().time) return;
-  // The job has been launched again.
+  // If the time is earlier, the job has been launched again.
   if (!looks_.empty() && time < looks_.back().time) looks_.clear();
   const Counts last = looks_.empty() ? counts : looks_.back().counts;
   if (counts.ranks < last.ranks) {

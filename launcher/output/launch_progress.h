@@ -1,5 +1,5 @@
 // Formats the progress of a job as one line for a terminal, from the start of its hosts to its end. HostStartup,
-// StatusLine and `horovodrun top` call it. Pure.
+// StatusLine and `horovodrun top` call this code. Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct HostProgress {
   bool is_ready = false;
 };
 
-// "hosts ready 2/4; c: connect 3 s, d: authenticate 1 s": the slowest first, at most `columns` wide.
+// Returns "hosts ready 2/4; c: connect 3 s, d: authenticate 1 s": the slowest host first, at most `columns` wide.
 std::string progress_line(std::vector<HostProgress> hosts, size_t columns);
 
 struct JobProgress {
@@ -36,13 +36,13 @@ struct JobProgress {
   double seconds = 0;  // since the job began
 };
 
-// "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without unknown parts, and without
-// parts that do not fit into `columns`. `is_utf8`: the terminal's. `has_color`: colors the slowest rank.
+// Returns "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without unknown parts, and
+// without parts that do not fit into `columns`. `is_utf8`: of the terminal. `has_color`: the slowest rank gets a color.
 std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool has_color = false);
 
-// "1.1 GB/s"
+// Returns "1.1 GB/s", for example.
 std::string byte_rate(double bytes_per_second);
-// "12.4 steps/s"
+// Returns "12.4 steps/s", for example.
 std::string step_rate(double steps_per_second);
 
 // The rates of a job's progress, computed from its ranks' counts at several times. The status line
@@ -50,16 +50,16 @@ std::string step_rate(double steps_per_second);
 class ProgressRates {
  public:
   struct Counts {
-    uint64_t steps = 0;  // of the rank with the most steps
-    uint64_t bytes = 0;  // of all ranks
-    int64_t ranks = 0;   // ranks with counts: those of an unresponsive host are missing
+    uint64_t steps = 0;  // steps of the rank with the most steps
+    uint64_t bytes = 0;  // bytes of all ranks
+    int64_t ranks = 0;   // ranks with counts: ranks of an unresponsive host are missing
   };
-  // Rates begin anew if counts fall, since the ranks were restarted, or if the number of ranks
-  // changes; missing ranks count only after a moment. `time`: when the counts were read. Ignores
-  // further counts of the same time.
+  // Rates begin anew if counts fall, since the ranks were restarted, or if the number of ranks changes; missing ranks
+  // count only after a moment. `time`: when the counts were read. If two calls have the same time, the second one has
+  // no effect.
   void add(Clock::time_point time, const Counts& counts);
 
-  // The mean over the last seconds; empty if unknown, for example before the first step.
+  // Returns the mean over the last seconds; empty if unknown, for example before the first step.
   std::optional<double> steps_per_second() const;
   std::optional<double> bytes_per_second() const;
 

@@ -1,5 +1,5 @@
-// Holds lines for a short time, and combines equal lines of several ranks into one (--fold). Keeps
-// the order of each rank's lines, and drops none. LineRouter owns it. Pure.
+// Holds lines for a short time, and combines equal lines of several ranks into one line (--fold). Keeps the order of
+// each rank's lines, and drops no line. LineRouter owns this object. Pure.
 #pragma once
 
 #include <chrono>
@@ -19,9 +19,10 @@ constexpr std::chrono::milliseconds kFoldFor{100};
 constexpr size_t kMaxFolded = 1 << 20;
 
 struct FoldedLine {
-  std::string line;                              // with its line end
-  std::vector<int> ranks;                        // ascending
-  std::vector<std::pair<int, size_t>> consumed;  // by rank: lines that count as shown with it
+  std::string line;        // with its line end
+  std::vector<int> ranks;  // ascending
+  // By rank: the number of bytes that count as shown together with this line.
+  std::vector<std::pair<int, size_t>> consumed;
   Clock::time_point since;
 };
 
@@ -30,15 +31,15 @@ class LineFolder {
   explicit LineFolder(int size)
       : last_(static_cast<size_t>(size)), cut_(static_cast<size_t>(size)) {}
 
-  // The job has more ranks now.
+  // Call when the job has more ranks.
   void grow(int size) {
     last_.resize(static_cast<size_t>(size));
     cut_.resize(static_cast<size_t>(size));
   }
-  // A line that ends with "\r" waits for a moment: the rank's next byte may be the "\n" that
-  // belongs to the line.
+  // Adds a line. A line that ends with "\r" waits for a moment: the rank's next byte may be the " " that belongs to the
+  // line.
   void add(int rank, std::string_view line, Clock::time_point now);
-  // The bytes count as shown when the rank's last line is shown. Returns false if that line is no longer held.
+  // The bytes count as shown when the rank's last line is shown. Returns false if the folder holds no such line.
   bool consume(int rank, size_t size);
   // Takes the first line if it has waited long enough, if all ranks have printed it, or if too much is held.
   bool take(Clock::time_point now, bool all, FoldedLine& out);
@@ -59,17 +60,17 @@ class LineFolder {
   FoldedLine& at(Number number) { return lines_[static_cast<size_t>(number - first_)]; }
 
   std::deque<FoldedLine> lines_;
-  Number first_ = 1;                                   // number of lines_.front()
-  std::map<std::string, Number, std::less<>> latest_;  // newest held line of each text
-  std::vector<Number> last_;                           // by rank: its newest line
-  std::vector<Cut> cut_;  // by rank: the unfinished line after all its lines
-  size_t cuts_ = 0;       // elements of cut_ that hold a line
+  Number first_ = 1;                                   // number of the line lines_.front()
+  std::map<std::string, Number, std::less<>> latest_;  // by text: the newest held line
+  std::vector<Number> last_;                           // by rank: number of its newest line
+  std::vector<Cut> cut_;  // by rank: the unfinished line after all its complete lines
+  size_t cuts_ = 0;       // number of elements of cut_ that hold a line
   size_t held_ = 0;
 };
 
-// "0-3,5".
+// Returns "0-3,5", for example.
 std::string ranks_text(const std::vector<int>& ranks);
-// "rank 3 on b", "ranks 0-2 on a and b": at most three hosts. `host_of`: indexed by rank.
+// Returns "rank 3 on b" or "ranks 0-2 on a and b", with at most three hosts. `host_of` is indexed by rank.
 std::string ranks_on_hosts(const std::vector<int>& ranks, const std::vector<std::string>& host_of);
 
 }  // namespace hvd::launcher

@@ -15,10 +15,10 @@
 namespace hvd::launcher {
 namespace {
 
-// Ends of many ranks that arrive at about the same time are handled together.
+// The ends of ranks that arrive within this time are handled together.
 constexpr std::chrono::milliseconds kSettledAfter{20};
 
-// The tag in a report if the output has JSON objects.
+// Returns the tag in a report if the output has JSON objects.
 std::string plain_tag(int rank) { return cat("[", rank, "]<stderr>:"); }
 
 void replace_all(std::string& text, std::string_view word, std::string_view value) {
@@ -84,7 +84,7 @@ bool LineRouter::is_shown(int rank) const {
 }
 
 std::string LineRouter::shown_tag(const std::vector<int>& ranks, OutputStream stream) const {
-  // Not red, which is for errors, and neither black nor white, the background.
+  // Red is for errors, and black or white may be the background.
   constexpr int kColors[] = {36, 33, 32, 35, 34};
   std::string tag = line_tag(hosts_, ranks, stream, style_);
   const bool has_color =
@@ -142,7 +142,7 @@ void LineRouter::write(int rank, OutputStream stream, ByteView bytes, const Mome
   } else {
     lines.clear();
   }
-  // The limit of a line also limits the held bytes of an unfinished line.
+  // The limit of a line also bounds the held bytes of an unfinished line.
   sinks_.show({rank, stream, prefix, std::move(lines), {{rank, bytes.size()}}});
 }
 
@@ -171,7 +171,8 @@ void LineRouter::keep(int rank, OutputStream stream, std::string_view lines, Byt
   if (!lines.empty()) sinks_.keep(rank, stream, lines, channel.tag.ends_with(kColorEnd));
   if (stream != OutputStream::kStderr) return;
   std::string text;
-  if (style_.format == LineFormat::kJson) {  // a sentence must not contain objects
+  if (style_.format == LineFormat::kJson) {
+    // A sentence of the launcher must not contain JSON objects.
     if (bytes.empty())
       channel.plain.finish(text);
     else

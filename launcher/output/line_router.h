@@ -1,6 +1,6 @@
-// Routes the output of the ranks: cuts and tags lines, combines equal ones (--fold), holds back tracebacks,
-// and keeps the newest lines for the report. Passes the results to LineSinks. Uses no terminal, descriptor
-// or clock: its calls have the time, and its owner, JobOutput, calls on_time() at due(). Pure.
+// Routes the output of the ranks: cuts and tags lines, combines equal lines (--fold), holds back tracebacks, and keeps
+// the newest lines for the report. Passes the results to LineSinks. Uses no terminal, descriptor or clock: each call
+// carries the time, and the owner, JobOutput, calls on_time() at due(). Pure.
 #pragma once
 
 #include <chrono>
@@ -30,31 +30,32 @@ struct LineStyle {
   // Shows a traceback that another rank's failure caused as one sentence (traceback_folder.h).
   bool folds_tracebacks = false;
   std::vector<bool> is_shown{};                       // by rank; empty: all are shown
-  bool colors_stdout = false, colors_stderr = false;  // colored tags on this stream
+  bool colors_stdout = false, colors_stderr = false;  // tags have a color on this stream
 };
 
 // Lines for the user.
 struct ShownLines {
   int rank;  // -1: written by several ranks
   OutputStream stream;
-  std::string_view prefix;  // of the first line, which may be shown in part already
+  std::string_view prefix;  // prefix of the first line, which may already be shown in part
   std::string text;         // complete lines; may be empty
-  std::vector<std::pair<int, size_t>> consumed{};  // by rank: bytes that count as shown with them
+  // By rank: the number of bytes that count as shown with the lines.
+  std::vector<std::pair<int, size_t>> consumed{};
 };
 
 // Receives the router's results.
 class LineSinks {
  public:
   virtual ~LineSinks() = default;
-  // Complete lines for the file and the log, also of ranks that are not shown. `is_colored`: with colored tags.
+  // Takes complete lines for the file and the log, also of ranks that are not shown. `is_colored`: with colored tags.
   virtual void keep(int rank, OutputStream stream, std::string_view lines, bool is_colored) = 0;
   // Returns the lines without the progress bars that the terminal shows separately.
   virtual std::string take_bars(int rank, OutputStream stream, std::string_view prefix,
                                 std::string lines) = 0;
-  // Returns whether the beginning of the unfinished line is already shown.
+  // Returns whether the beginning of the stream's unfinished line is already shown.
   virtual bool has_begun(int rank, OutputStream stream) = 0;
   virtual void show(const ShownLines& lines) = 0;
-  // Like show(), for the last line, which has no line end. `held`: its text.
+  // Like show(), for the last line, which has no line end. `held`: the text of this line.
   virtual void show_last(const ShownLines& lines, std::string_view held) = 0;
   // Prints a sentence of the launcher.
   virtual void print(std::string_view sentence) = 0;
@@ -74,24 +75,24 @@ class LineRouter {
   // The table has more ranks now.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes, const Moment& now);
-  // The rank will write nothing further.
+  // Call when the rank will write nothing further to the stream.
   void end(int rank, OutputStream stream, const Moment& now);
-  // The rank has ended. Its output may arrive later.
+  // Call when the rank has ended. Its output may arrive later.
   void rank_ended(int rank, TracebackFolder::End how, Clock::time_point now);
   // Passes on held tracebacks. `all`: the job has ended.
   void settle_tracebacks(bool all, const Moment& now);
   // Passes on folded lines. `all`: also lines that other ranks may still print.
   void unfold(OutputStream stream, bool all, const Moment& now);
-  // The next time at which on_time() must be called, which does the due work.
+  // Returns the next time at which on_time() must be called. on_time() does the work that is due.
   Clock::time_point due() const;
   void on_time(const Moment& now);
 
   bool is_shown(int rank) const;
-  // Has the unfinished line. Its address is stable.
+  // Returns the tagger with the stream's unfinished line. Its address is stable.
   const LineTagger& tagger(int rank, OutputStream stream) const {
     return channels_[place(rank, stream)].tagger;
   }
-  // An unfinished line must not precede the lines that are held back.
+  // Returns whether lines are held back, which an unfinished line must not precede.
   bool is_holding_back(int rank, OutputStream stream) const;
   // For JobOutput::last_errors() and last_exception().
   std::string last_errors(int rank) const;
@@ -102,8 +103,8 @@ class LineRouter {
     Channel(std::string tag, LineFormat format) : tag(tag), tagger(std::move(tag), format) {}
     std::string tag;  // follows the time
     LineTagger tagger;
-    std::string recent;    // newest bytes; only for standard error
-    LineTagger plain{""};  // cuts lines for folding, and for reports if output has JSON objects
+    std::string recent;    // newest bytes of standard error; empty for standard output
+    LineTagger plain{""};  // cuts lines for folding, and for reports if the output has JSON objects
   };
   struct Folding {
     std::unique_ptr<LineFolder> lines;  // null: no folding
@@ -116,18 +117,18 @@ class LineRouter {
   Folding& folding(OutputStream stream) {
     return folding_[stream == OutputStream::kStdout ? 0 : 1];
   }
-  // The tag, with the first rank's color if a terminal shows it.
+  // Returns the tag, with the first rank's color if a terminal shows the tag.
   std::string shown_tag(const std::vector<int>& ranks, OutputStream stream) const;
   std::string stamped(const std::string& tag, const Moment& now) const;
   // Sets the time before the tag of the next lines.
   void stamp(Channel& channel, const Moment& now);
-  // The length of the tag of each line in `recent`.
+  // Returns the length of the tag of each line in `recent`.
   size_t tag_size(int rank) const;
-  // Handles lines completed by these bytes or, without bytes, by the end.
+  // Handles lines that these bytes complete or, without bytes, that the end of the stream completes.
   void keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes);
   void fold(int rank, OutputStream stream, ByteView bytes, const Moment& now);
   void fold_lines(int rank, OutputStream stream, std::string_view lines, Clock::time_point now);
-  // Returns the lines without lines that are held back as a traceback.
+  // Returns the lines except lines that are held back as a traceback.
   std::string pass(int rank, OutputStream stream, std::string lines, bool is_begun,
                    Clock::time_point now);
   void settle_by(Clock::time_point time);

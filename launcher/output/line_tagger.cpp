@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kContinues = " [continues]";
 constexpr std::string_view kContinued = "[continued] ";
 
-// The number of bytes at the end that may be an incomplete character.
+// Returns the number of bytes at the end that may be an incomplete character.
 size_t begun_character(std::string_view text) {
   for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
     const auto byte = static_cast<unsigned char>(text[text.size() - size]);
@@ -28,10 +28,10 @@ size_t begun_character(std::string_view text) {
 }  // namespace
 
 void LineTagger::feed(std::string_view bytes, std::string& out) {
-  // Two searches by memchr, which handles many bytes at once, instead of one by find_first_of.
+  // Two searches by memchr, which handles many bytes at once, are faster than one search by find_first_of.
   if (bytes.empty()) return;
   size_t begin = 0;
-  // The end of the previous line was split.
+  // The line end "\r " of the previous line was split.
   if (std::exchange(has_returned_, false) && bytes[0] == '\n') {
     if (format_ == LineFormat::kText) out += '\n';
     begin = 1;
@@ -76,7 +76,7 @@ void LineTagger::finish(std::string& out) {
 
 std::string LineTagger::prefix() const { return is_continued_ ? cat(tag_, kContinued) : tag_; }
 
-// Appends the held text, `line`, and the rank's line end, or ours if the line continues.
+// Appends the held text, `line`, and the rank's line end, or a newline if the line continues.
 void LineTagger::append(std::string_view line, std::string_view end, std::string& out,
                         bool continues) {
   if (format_ == LineFormat::kText) {

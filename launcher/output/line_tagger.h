@@ -9,9 +9,9 @@
 
 namespace hvd::launcher {
 
-// A longer line is cut into several, each with a newline. As text, all but the last end with "
-// [continues]", and all but the first begin with "[continued] " after the tag; as JSON objects, all
-// but the last have "continues":true. No UTF-8 character is cut.
+// A longer line is cut into several lines, each with a newline. In text, all but the last line end with " [continues]",
+// and all but the first begin with "[continued] " after the tag; in JSON objects, all but the last have
+// "continues":true. No UTF-8 character is cut.
 constexpr size_t kMaxLine = 256 * 1024;
 
 enum class LineFormat {
@@ -24,7 +24,7 @@ class LineTagger {
   explicit LineTagger(std::string tag, LineFormat format = LineFormat::kText)
       : tag_(std::move(tag)), format_(format) {}
 
-  // Applies to lines that are completed from now on.
+  // Sets the tag of lines that are completed after the call.
   void set_tag(std::string tag) { tag_ = std::move(tag); }
 
   // Appends the lines that are now complete. A line keeps its end: "\n", "\r" or "\r\n".
@@ -32,7 +32,7 @@ class LineTagger {
   // Ends an unfinished line with a newline.
   void finish(std::string& out);
 
-  // The tag and the text of a line without an end.
+  // Returns the text before an unfinished line: the tag, and "[continued] " for the rest of a longer line.
   std::string prefix() const;
   const std::string& held() const { return held_; }
 
@@ -43,9 +43,9 @@ class LineTagger {
 
   std::string tag_;
   LineFormat format_;
-  std::string held_;           // a line without an end so far
+  std::string held_;           // a line whose end has not arrived
   bool has_returned_ = false;  // the last byte was a '\r' that ended a line
-  bool is_continued_ = false;  // it is the rest of a longer line
+  bool is_continued_ = false;  // held_ is the rest of a longer line
 };
 
 // Removes and returns the first line with its end: "\n", "\r\n", or '\r' after a bar.

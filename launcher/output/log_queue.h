@@ -1,6 +1,6 @@
-// Passes the output of a job to the process that writes its log, over a SOCK_SEQPACKET socket: each packet is a
-// record (protocol/record.h) of OutputChunk. Never blocks: unsent data waits here; beyond a limit the oldest is
-// dropped, and the log has a notice of it. RecordWriter owns it for all launches of the job; one thread uses it.
+// Passes the output of a job to the process that writes its log, over a SOCK_SEQPACKET socket: each packet is a record
+// (protocol/record.h) of OutputChunk. Never blocks: unsent data waits in this queue. Beyond a limit, the oldest data is
+// dropped, and the log has a notice of it. RecordWriter owns this object for all launches of the job. One thread.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ class LogQueue {
   explicit LogQueue(UniqueFd socket) : socket_(std::move(socket)) {}
 
   int socket() const { return socket_.get(); }
-  // Complete lines. `rank`: -1 for lines of the launcher.
+  // Queues complete lines. `rank`: -1 for lines of the launcher.
   void write(int rank, bool is_error, std::string_view lines);
   // Drops the oldest waiting data except `most` bytes.
   void keep_newest(size_t most);
-  // Sends as much as the socket accepts. Returns whether nothing waits.
+  // Sends as much as the socket accepts. Returns whether the queue is empty.
   bool flush();
-  // The bytes that wait, or were dropped without a notice so far.
+  // Returns the number of bytes that wait, or were dropped without a notice so far.
   size_t missing() const { return waiting_bytes_ + lost_; }
 
  private:
@@ -36,8 +36,8 @@ class LogQueue {
   UniqueFd socket_;
   std::deque<Packet> waiting_;
   size_t waiting_bytes_ = 0;
-  size_t lost_ = 0;         // dropped bytes, before all that wait
-  bool is_broken_ = false;  // the process has ended
+  size_t lost_ = 0;         // number of dropped bytes, which precede all waiting bytes
+  bool is_broken_ = false;  // the process that writes the log has ended
 };
 
 }  // namespace hvd::launcher

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
 
-// "9400", "HOST:9400" or "[IPv6]:9400".
+// Parses "9400", "HOST:9400" or "[IPv6]:9400".
 Result<net::Endpoint> parse_address(const std::string& text) {
   const bool is_port = text.find(':') == std::string::npos;
   auto endpoint = net::parse_endpoint(cat("tcp:", is_port ? cat(kLoopback, ":") : "", text));

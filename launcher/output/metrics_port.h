@@ -1,5 +1,6 @@
-// The port for a job's metrics (--metrics-port). Listens from before the first launch to the end of the job, so
-// it stays the same over all launches; a MetricsServer answers while a launch runs. `record_job` owns it.
+// The port for a job's metrics (--metrics-port). The port is opened before the first launch and closed at the end of
+// the job, so that it stays the same over all launches; a MetricsServer answers while a launch runs. record_job() owns
+// this object.
 #pragma once
 
 #include <memory>
@@ -21,19 +22,19 @@ Status check_metrics_port(const LaunchSettings& settings);
 
 class MetricsPort {
  public:
-  // Null without the flag, and if the port cannot be opened: a message is printed, and the job runs without the port.
+  // Null without the flag, and if the port cannot be opened: then a message is printed, and the job runs without it.
   static std::unique_ptr<MetricsPort> open(const LaunchSettings& settings);
 
-  // The address for Prometheus on this machine, for example "127.0.0.1:9400".
+  // Returns the address for Prometheus on this machine, for example "127.0.0.1:9400".
   const std::string& target() const { return target_; }
   const UniqueFd& listener() const { return listener_; }
   // Returns whether clients need TLS and a token.
   bool is_protected() const { return tls_.has_value(); }
   const std::optional<net::TlsFront>& tls() const { return tls_; }
-  // Returns whether to answer a request with this Host field. A port for this machine only is addressed
-  // by an address or localhost: a web page here could use its own host name (DNS rebinding).
+  // Returns whether to answer a request with this Host field. Clients address a port for this machine only by an
+  // address or localhost: a web page could reach the port by its own host name (DNS rebinding).
   bool answers_to(std::string_view host) const;
-  // Empty until it is known: a protected port answers no request before.
+  // Returns the token; empty until the token is known. Before that, a protected port answers no request.
   const std::string& token() const { return token_; }
   void set_token(std::string token) { token_ = std::move(token); }
 

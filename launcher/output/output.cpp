@@ -21,7 +21,7 @@
 namespace hvd::launcher {
 namespace {
 
-// If more bytes wait for files, the ranks' output is not read.
+// If more bytes wait for files, no further output of ranks is read.
 constexpr size_t kUnfiledLimit = 1 << 20;
 
 bool are_one_terminal() {
@@ -63,7 +63,7 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
   style.colors = color_rule(settings.output.color);
   style.may_show_status = is_smart && !settings.output.no_progress;
   style.folds = settings.output.fold;
-  // Programs read JSON objects, and ranks of an elastic job have other numbers in later generations.
+  // Programs read JSON objects. In an elastic job, ranks have other numbers in later generations.
   style.folds_tracebacks =
       !settings.job.verbose && !is_elastic && to_lower(settings.output.log_format) != "json";
   style.has_timestamps = settings.output.prefix_timestamp;
@@ -93,7 +93,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const HostTable& hosts
       log_room_(executor) {
   if (style_.log != nullptr) {
     UniqueFd copy(::fcntl(style_.log->socket(), F_DUPFD_CLOEXEC, 3));
-    net::error_code error;  // without a copy, the next line flushes the queue
+    net::error_code error;  // if the copy fails, the next line flushes the queue
     if (copy) log_room_.assign(copy.get(), error);
     if (copy && !error) static_cast<void>(copy.release());
   }
@@ -157,7 +157,7 @@ Status JobOutput::open_files(int rank, bool waits) {
     const int how = style_.is_continued ? O_APPEND : O_TRUNC;
     if (waits) {
       HVD_ASSIGN_OR_RETURN(const UniqueFd file, open_own_file_in(own_folder, name, how, path));
-      // The sink needs its own descriptor, since `file` closes.
+      // `file` closes its descriptor, so the sink needs its own descriptor.
       const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
       if (!second) return system_error(cat("cannot write to ", path), errno);
       files_.push_back(std::make_unique<Sink>(executor_, file.get(), thread_));

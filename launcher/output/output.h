@@ -1,7 +1,7 @@
-// The output of a job: passes the ranks' output through a LineRouter to the Terminal, to the files
-// of --output-filename and to the log, and prints the launcher's lines. Also prints lines that the
-// launch's thread logs. A stalled terminal, pipe or file system holds back the ranks by credit, and
-// never blocks the loop. JobLaunch owns and calls it. Lives on the launch's loop.
+// The output of a job: passes the ranks' output through a LineRouter to the Terminal, to the files of --output-filename
+// and to the log, and prints the launcher's lines. Also prints lines that other threads of the launcher log. A stalled
+// terminal, pipe or file system holds back the ranks by credit, and never blocks the loop. JobLaunch owns and calls
+// this code. Lives on the launch's loop.
 #pragma once
 
 #include <unistd.h>
@@ -36,11 +36,11 @@ struct OutputStyle : LineStyle {
   // Receives all complete lines, also of ranks that are not shown; may be null. Never holds back
   // the ranks. Must outlive the output.
   LogQueue* log = nullptr;
-  // The log replaces the standard streams, and holds back the ranks as they would.
+  // The log replaces the standard streams, and holds back the ranks as the streams would do.
   bool is_shown_by_log = false;
 };
 
-// From the settings of a launch, without a log. `size`: the job's. An error names the flag.
+// Returns the style from the settings of a launch, without a log. `size`: number of ranks. An error names the flag.
 Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint32_t generation,
                                  bool is_elastic);
 
@@ -52,43 +52,43 @@ class JobOutput : LineSinks, TerminalPort {
   static Result<std::unique_ptr<JobOutput>> open(net::asio::any_io_executor executor,
                                                  const HostTable& hosts, OutputStyle style);
 
-  // A rank's bytes that were shown and are nearly written to its file, so that the rank may write
-  // as many more.
+  // Called when bytes of a rank were shown and are nearly written to its file, so that the rank may write as many more
+  // bytes.
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
   void on_consumed(Consumed callback) { consumed_ = std::move(callback); }
-  // The launcher's standard output or error accepts no further bytes.
+  // Called when the launcher's standard output or error accepts no further bytes.
   using Broken = std::function<void(OutputStream stream, int error_number)>;
   void on_broken(Broken callback);
 
   // The table has more ranks now. The writer thread creates their files; errors are reported later.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes);
-  // The rank will write nothing further.
+  // Call when the rank will write nothing further to the stream.
   void end(int rank, OutputStream stream);
-  // The rank's host is lost: the end of its output will not arrive. The terminal keeps its bars as lines.
+  // Call when the rank's host is lost, and its output will not be complete. The terminal keeps its bars as lines.
   void forget(int rank);
-  // The rank has ended. Its output may arrive later.
+  // Call when the rank has ended. Its output may arrive later.
   void rank_ended(int rank, TracebackFolder::End how);
-  // Shows held tracebacks: the job has ended.
+  // Shows held tracebacks. Call when the job has ended.
   void show_tracebacks();
   // Prints a line of the launcher on standard error: "horovodrun: " + sentence.
   void print(std::string_view sentence, Tone tone);
   void print(std::string_view sentence) override { print(sentence, Tone::kNotice); }
-  // The terminal has echoed ^C on standard error, without a line end.
+  // Call when the terminal has echoed ^C on standard error, without a line end.
   void end_typed_line();
-  // The terminal, for the status line and typed input.
+  // Returns the terminal, for the status line and typed input.
   Terminal& terminal() { return terminal_; }
   // Returns whether the status line may have colors.
   bool colors_status() const { return style_.colors.holds_for(STDERR_FILENO); }
-  // The last lines that a rank wrote to its standard error (selected by rank_errors.h), as shown,
-  // or with a text tag if the output has JSON objects; may be empty.
+  // Returns the last lines that a rank wrote to its standard error (selected by rank_errors.h), as shown, or with a
+  // text tag if the output has JSON objects; may be empty.
   std::string last_errors(int rank) const { return router_.last_errors(rank); }
-  // The exception of the rank's last traceback (rank_errors.h), or empty.
+  // Returns the exception of the rank's last traceback (rank_errors.h), or an empty text.
   std::string last_exception(int rank) const { return router_.last_exception(rank); }
 
   bool is_stalled() const;
   net::Task<void> drain();
-  // Discards stalled output, and further output of that stream: the user does not wait.
+  // Discards stalled output, and further output of the stalled stream, because the user does not wait.
   void discard_stalled();
 
  private:
@@ -107,22 +107,22 @@ class JobOutput : LineSinks, TerminalPort {
   bool has_waiting_bytes() const override;
   bool is_holding_back(size_t stream) const override;
   Clock::time_point now() const override { return Clock::now(); }
-  // Both interfaces.
+  // Implements LineSinks and TerminalPort.
   void wake_by(Clock::time_point time) override;
 
-  // Adds the streams of ranks from this one on to the terminal.
+  // Adds the streams of the rank `rank`, and of all later ranks, to the terminal.
   void add_streams(int rank);
-  // `waits`: until the files are open. Otherwise errors are reported later.
+  // `waits`: waits until the files are open. Otherwise errors are reported later.
   Status open_files(int rank, bool waits);
-  // One sink if both streams are one terminal: erasing the area must not overtake output.
+  // Both streams have one sink if they are one terminal: erasing the area must not overtake output.
   Sink& sink(OutputStream stream) {
     return terminal_.has_area() || stream == OutputStream::kStdout ? stdout_ : stderr_;
   }
-  // Prints a line of the launcher. `logged`: its form for the log.
+  // Prints a line of the launcher. `logged`: the form of the line for the log.
   void print_line(std::string_view shown, std::string_view logged);
-  // Bytes that wait for a log that holds back the ranks.
+  // Returns the number of bytes that wait for a log that holds back the ranks.
   size_t unlogged() const { return style_.is_shown_by_log ? style_.log->missing() : 0; }
-  // Returns whether files and the log have accepted enough for further output.
+  // Returns whether files and the log have accepted enough bytes for further output.
   bool has_room() const;
   // `rank`: -1 for lines of the launcher.
   void copy_to_log(int rank, OutputStream stream, std::string_view lines);
@@ -139,7 +139,7 @@ class JobOutput : LineSinks, TerminalPort {
   Terminal terminal_;
   LineRouter router_;
   std::vector<std::unique_ptr<Sink>> files_;  // two per rank; empty without a directory
-  net::asio::steady_timer timer_;             // for terminal and router
+  net::asio::steady_timer timer_;             // serves the terminal and the router
   Clock::time_point wakes_at_ = Clock::time_point::max();
   Consumed consumed_;
   struct Release {
@@ -149,12 +149,12 @@ class JobOutput : LineSinks, TerminalPort {
   };
   // A copy of the log's socket, for waiting; closed without a log.
   net::asio::posix::stream_descriptor log_room_;
-  bool log_waits_ = false;    // waits for log_room_
+  bool log_waits_ = false;    // waiting for log_room_
   size_t unfiled_ = 0;        // bytes waiting for files
-  std::deque<Release> held_;  // until fewer bytes wait
+  std::deque<Release> held_;  // released when fewer bytes wait for files
 };
 
-// "03" for rank 3 of 11 to 100.
+// Returns "03" for rank 3 of 11 to 100 ranks.
 std::string padded_rank(int rank, int size);
 
 }  // namespace hvd::launcher

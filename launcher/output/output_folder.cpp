@@ -34,7 +34,7 @@ void write_owner(int lock) {
   ::gethostname(host, sizeof host - 1);
   const std::string owner = cat("the job of horovodrun with pid ", ::getpid(), " on ", host, "\n");
   if (::ftruncate(lock, 0) != 0) return;
-  // Best effort: only messages of other jobs read it.
+  // Ignore a failure, since only messages of other jobs read the text.
   [[maybe_unused]] const ssize_t written = ::pwrite(lock, owner.data(), owner.size(), 0);
 }
 
@@ -52,7 +52,7 @@ Result<std::string> move_aside(const fs::path& folder) {
   }
   if (error) return system_error(cat("cannot list ", folder.string()), error.value());
   if (ranks.empty()) return std::string();
-  // Without colons, which rsync and scp would parse as the end of a host name.
+  // The name must not have colons, which rsync and scp would parse as the end of a host name.
   const std::string name = time_text("before-%Y-%m-%dT%H.%M.%S", TimeZone::kLocal);
   fs::path aside = folder / name;
   for (int number = 2; !fs::create_directory(aside, error); ++number) {

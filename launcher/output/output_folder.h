@@ -16,7 +16,7 @@ class OutputFolder {
   // the job that is writing there. An empty path means no files, and is not an error.
   static Result<OutputFolder> take(const std::string& path);
 
-  // Messages: the place of the earlier run's files, and that locks do not work.
+  // moved(): a message where the earlier run's files are. warning(): a message that locks do not work. May be empty.
   const std::string& moved() const { return moved_; }
   const std::string& warning() const { return warning_; }
 
@@ -26,7 +26,7 @@ class OutputFolder {
   std::string warning_;
 };
 
-// Returns whether it is the name of a rank's directory: "rank.0", "rank.07". Pure.
+// Returns whether `name` is the name of a rank's directory: "rank.0", "rank.07". Pure.
 bool is_of_rank(std::string_view name);
 
 }  // namespace hvd::launcher

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kLines = 10;
 
-// The quoted name after `words`, or empty.
+// Returns the quoted name after `words`, or an empty text.
 std::string quoted_after(std::string_view line, std::string_view words) {
   const size_t at = line.find(words);
   if (at == std::string_view::npos) return {};
@@ -21,7 +21,7 @@ std::string quoted_after(std::string_view line, std::string_view words) {
   return end == std::string_view::npos ? "" : printable(line.substr(0, end));
 }
 
-// Programs that start others as another user, in a container or on another machine, without PYTHONPATH.
+// Returns whether the program starts others as another user, in a container or on another machine, without PYTHONPATH.
 bool runs_elsewhere(std::string_view program) {
   constexpr std::array<std::string_view, 6> kPrograms = {"sudo",   "doas",    "docker",
                                                          "podman", "nerdctl", "ssh"};
@@ -56,8 +56,8 @@ std::string advice_on_module(const std::string& module, const RankContext& rank)
              remedy);
 }
 
-// The folder of the original's package if a traceback passes through it; else empty. This project's
-// package has no function in that file.
+// Returns the folder of the original's package if a traceback passes through it; else an empty text. This project's
+// package has no function in the file that is searched for.
 std::string original_package(const std::vector<std::string_view>& lines) {
   for (const std::string_view line : lines) {
     const size_t begin = line.find("File \"");
@@ -93,7 +93,7 @@ std::string last_lines(std::string_view text, size_t tag) {
     std::fill(is_shown.begin() + static_cast<long>(begin),
               is_shown.begin() + static_cast<long>(end), false);
   };
-  // Hides tracebacks of destructors at exit, with the line before each.
+  // Hides tracebacks of destructors at exit, and the line before each traceback.
   for (size_t at = 1; at < tracebacks.size(); ++at) {
     const Traceback& each = tracebacks[at];
     const size_t begin = each.is_chained ? tracebacks[at - 1].end : each.begin - 1;

@@ -1,5 +1,5 @@
-// Analyses the last standard error output of a failed rank: selects the lines for the report, and
-// gives advice on common Python errors. The report of a job calls it. Pure.
+// Analyses the last standard error output of a failed rank: selects the lines for the report, and gives advice on
+// common Python errors. LineRouter and the end report of a job call this code. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace hvd::launcher {
 // first if it lies before the last ten lines. Omits tracebacks that Python prints while exiting.
 std::string last_lines(std::string_view text, size_t tag = 0);
 
-// The line of the exception that ended the program (traceback.h), without its tag, or empty.
+// Returns the line of the exception that ended the program (traceback.h), without its tag, or an empty text.
 std::string exception_of(std::string_view text, size_t tag = 0);
 
 // Facts about the rank that wrote the lines.
@@ -20,7 +20,7 @@ struct RankContext {
   std::string interpreter{};     // path of the rank's Python, found by its host; may be empty
   std::string package_folder{};  // this horovodrun's Python package; may be empty
   std::string package_python{};  // Python for which this horovodrun was installed; may be empty
-  // path of a Python on this machine that has missing_module(); may be empty
+  // path of a Python on this machine that can import missing_module(); may be empty
   std::string module_python{};
   bool has_environment = false;  // --stage-env
   std::string program{};         // first word of the ranks' command, without its folder
@@ -29,10 +29,10 @@ struct RankContext {
   bool lacks_input = false;      // standard input goes only to rank 0, and this is another rank
 };
 
-// The missing module that the last line names, or empty.
+// Returns the missing module that the last line names, or an empty text.
 std::string missing_module(std::string_view lines);
 
-// A clause with its "; " to append to the report's sentence, or empty.
+// Returns a clause that begins with "; ", for the end of the report's sentence; or an empty text.
 std::string advice_on(std::string_view lines, const RankContext& rank);
 
 }  // namespace hvd::launcher

@@ -31,7 +31,7 @@ ColorRule& message_colors() {
 
 constexpr std::string_view kName = "horovodrun:";
 
-// The exit code after a failed write. If a pipe's reader has ended, prints no message.
+// Returns the exit code after a failed write. If the reader of a pipe has ended, prints no message.
 int on_unwritten(std::string_view stream, int error_number) {
   if (error_number == EPIPE) return kExitSignal + SIGPIPE;
   print_message(system_error(cat("cannot write to ", stream), error_number).message(),

@@ -13,10 +13,10 @@ namespace hvd::launcher {
 
 struct OutputChunk;
 
-// "horovodrun: " + sentence and a newline, or an object with --log-format json.
+// Returns "horovodrun: " + sentence and a newline, or an object with --log-format json.
 std::string line_of(std::string_view sentence);
 enum class Tone : uint8_t { kNotice, kError };
-// That line for standard error: "horovodrun:" is bold, and red in an error, if color_messages() enables it.
+// Returns line_of() for standard error: "horovodrun:" is bold, and red in an error, if color_messages() enables it.
 std::string shown_line(std::string_view sentence, Tone tone = Tone::kNotice);
 // `when`: the value of --color; "auto" before this call. Call it while the process has one thread.
 void color_messages(std::string_view when);
@@ -32,7 +32,7 @@ int refuse(const Status& why);
 // Writes the bytes to their stream at once. Returns 0; if that fails, prints a message and returns the exit code.
 int show(const OutputChunk& chunk);
 
-// "1.24 s: " + text, as an info line of the log. The time counts from the first call.
+// Logs "1.24 s: " + text as an info line. The time counts from the first call.
 void explain(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -27,7 +27,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Returns 0 or an errno.
+// Writes all bytes. Returns 0 or an errno.
 int write_all(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t size = ::write(file, bytes.data(), bytes.size());
@@ -42,7 +42,7 @@ int write_all(int file, std::string_view bytes) {
 struct WriterThread::Job {
   File file;
   std::string bytes;
-  Step step;  // replaces a write
+  Step step;  // empty for a write
   std::vector<Done> done;
 
   int run() const { return step ? step(*file) : write_all(file->get(), bytes); }
@@ -138,13 +138,13 @@ void WriterThread::add(Job job) {
 }
 
 void WriterThread::start() {
-  const AllSignalsBlocked blocked;  // signals are for the loop's thread
+  const AllSignalsBlocked blocked;  // signals go to the loop's thread
   try {
-    // Detached, since no one waits for an unresponsive file system.
+    // Detach the thread, because the launcher does not wait for an unresponsive file system.
     std::thread([state = state_] { work(state); }).detach();
     is_started_ = true;
   } catch (const std::system_error&) {
-    // Without a thread, the loop itself writes.
+    // If no thread can start, the loop itself writes.
   }
 }
 
@@ -185,7 +185,7 @@ SinkTarget open_target(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return target;
   if (S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && ::isatty(fd) == 1)) {
-    // A separate open file, so that O_NONBLOCK does not affect other processes.
+    // Open the file again, so that O_NONBLOCK does not affect other processes.
     const std::string path = cat("/proc/self/fd/", fd);
     target.fd->reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (*target.fd) return target;
@@ -213,7 +213,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
         drained_(executor) {
     drained_.expires_at(Clock::time_point::max());
     if (target_.is_file) return;
-    // Asio would set O_NONBLOCK on the descriptor, so it watches an epoll instead.
+    // Asio would set O_NONBLOCK on the descriptor. Therefore Asio watches an epoll descriptor instead.
     UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
     can_wait_ = watch && *target_.fd &&
@@ -267,7 +267,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     is_discarded_ = true;
     waiting_ = false;
     is_closing_ = false;
-    // The thread may still write its data.
+    // The thread may still write the data of a file.
     if (target_.is_file) total_written_ = total_queued_;
     settle();
     flush();
@@ -288,7 +288,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
 
   void flush() {
     const auto self = shared_from_this();
-    if (flushing_) return;  // called from a callback; the loop below continues
+    if (flushing_) return;  // called from a callback; the loop below flushes the rest
     flushing_ = true;
     while (!is_written() && !waiting_) {
       if (position_ == current_.size()) {
@@ -310,7 +310,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     if (is_empty()) drained_.cancel();
   }
 
-  // Passes the bytes on at once: lines of two sinks with one file keep their order.
+  // Passes the bytes on at once, so that lines of two sinks with one file keep their order.
   void write_to_file(std::string_view bytes) {
     if (broken_) return on_written(bytes.size(), 0);
     thread_.write(target_.fd, bytes, [self = shared_from_this(), size = bytes.size()](int error) {
@@ -331,7 +331,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     ::fcntl(target_.fd->get(), F_SETFL, std::exchange(target_.flags_to_restore, -1));
   }
 
-  // The file system may write only at close, and only then report that it is full.
+  // The file system may write only at close, and may only then report that it is full.
   void close_target() {
     if (!target_.is_file) {
       error_code ignored;
@@ -382,7 +382,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
                          [self = shared_from_this()](const error_code& error) {
                            if (error) return;
                            self->waiting_ = false;
-                           // takes the event, so that the next wait starts fresh
+                           // takes the event, so that the next wait begins without it
                            epoll_event taken;
                            ::epoll_wait(self->writable_.native_handle(), &taken, 1, 0);
                            self->flush();
@@ -397,13 +397,13 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   using error_code = net::error_code;
 
   SinkTarget target_;
-  const int fd_;  // the caller's, which may block, if descriptors have run out
+  const int fd_;  // the caller's descriptor, for blocking writes if no descriptor was free
   WriterThread& thread_;
   bool can_wait_ = false;
   net::asio::posix::stream_descriptor writable_;  // the epoll that watches target_
   net::asio::steady_timer drained_;
   std::string current_, queued_;
-  size_t position_ = 0;  // in current_
+  size_t position_ = 0;  // number of written bytes of current_
   uint64_t total_queued_ = 0, total_written_ = 0;
   std::deque<Mark> marks_;
   bool waiting_ = false, flushing_ = false, broken_ = false;

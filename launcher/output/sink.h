@@ -1,6 +1,6 @@
-// Writes to a terminal, pipe, socket or file that may be stalled, without blocking the loop, and
-// without changing flags that other processes see on the open file. A write to a file blocks if its
-// file system stalls, so a thread does it. JobOutput owns it. Lives on the launch's loop.
+// Writes to a terminal, pipe, socket or file that may be stalled, without blocking the loop, and without changing flags
+// that other processes see on the open file. Because a write blocks while a file system stalls, a thread writes to
+// files. JobOutput owns this object. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@
 
 namespace hvd::launcher {
 
-// Opens, writes and closes files on a separate thread, in the order of the calls: a stalled file
-// system like NFS blocks its writer. JobOutput limits the waiting data, and owns it; its sinks call
-// it. Calls and results are on the launch's loop.
+// Opens, writes and closes files on a separate thread, in the order of the calls, because a stalled file system like
+// NFS blocks its writer. JobOutput owns it and limits the waiting data. JobOutput's sinks call it. Calls and results
+// are on the launch's loop.
 class WriterThread {
  public:
   using File = std::shared_ptr<UniqueFd>;
@@ -52,18 +52,18 @@ class WriterThread {
 
 class Sink {
  public:
-  // `fd` stays the caller's. `thread` must outlive the sink.
+  // `fd` remains the caller's. `thread` must outlive the sink.
   Sink(net::asio::any_io_executor executor, int fd, WriterThread& thread);
-  // A file that the thread opens (WriterThread::open), which may stall. A failure breaks the sink.
+  // For a file that the thread opens (WriterThread::open), which may stall. A failure breaks the sink.
   Sink(net::asio::any_io_executor executor, const std::string& path, int flags,
        WriterThread& thread);
   ~Sink();
   Sink(const Sink&) = delete;
 
-  // Queues the bytes. `written` is called once, when they are written or, on a broken sink,
-  // dropped; possibly before write() returns.
+  // Queues the bytes. `written` is called once, possibly before write() returns: when the bytes are written or, on a
+  // broken sink, dropped.
   void write(std::string_view bytes, std::function<void()> written = {});
-  // The caller writes nothing further: closes its copy of the descriptor when all is written.
+  // Call when nothing further follows: closes the sink's copy of the descriptor once all bytes are written.
   void end();
   // Returns when the queue is empty and, after end(), the copy is closed.
   net::Task<void> drain();
@@ -73,7 +73,7 @@ class Sink {
   bool is_stalled() const;  // bytes are queued
   // Returns whether the queue is not moving. A file needs some time even without a stall.
   bool is_stuck() const;
-  // Called once, when the other end is gone or full. Afterwards all bytes are dropped.
+  // Called once, when the other end is gone or full. After the call, all bytes are dropped.
   void on_broken(std::function<void(int error_number)> callback);
 
  private:

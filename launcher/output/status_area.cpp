@@ -34,7 +34,7 @@ std::vector<std::string> StatusArea::rows_for(TerminalSize size) const {
   const auto add = [&](std::string_view text) { rows.push_back(cut_colored(text, room)); };
   const size_t own = line_.empty() ? 0 : 1;
   size_t most_bars = std::min(kMostBars, most_rows - std::min(most_rows, own));
-  // Reserves a row for the number of omitted bars.
+  // Reserve a row for the number of omitted bars.
   if (bars_.size() > most_bars && most_bars + own == most_rows && most_bars > 0) --most_bars;
   for (const auto& [key, text] : bars_) {
     if (rows.size() < most_bars) add(text);
@@ -55,7 +55,7 @@ std::string StatusArea::show(TerminalSize size) {
   }
   if (is_shown() && widths.size() == rows() && lines == shown_ && size == size_) return "";
   std::string bytes = erase(size.columns);
-  // No row wraps, although some characters are wider than one column. Resets a color that a rank left.
+  // No row wraps, although a character may be wider than its counted width. Resets a color that a rank left on.
   if (!widths.empty()) bytes += cat("\x1b[0m\x1b[?7l", lines, "\x1b[?7h");
   shown_ = std::move(lines);
   widths_ = std::move(widths);
@@ -63,7 +63,7 @@ std::string StatusArea::show(TerminalSize size) {
   return bytes;
 }
 
-// Most terminals wrap the rows when they become narrower.
+// Erases the area. Most terminals wrap the rows when they become narrower.
 std::string StatusArea::erase(size_t columns, size_t below) {
   if (!is_shown()) return "";
   size_t up = below;

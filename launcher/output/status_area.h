@@ -1,5 +1,5 @@
-// The lines below the output of ranks on a terminal: the progress bars of ranks, and the status line.
-// Composes the bytes that show and erase them, and tracks what the terminal shows. Terminal owns one. Pure.
+// The lines below the output of ranks on a terminal: the progress bars of ranks, and the status line. Composes the
+// bytes that show and erase them, and tracks which rows the terminal shows. Terminal owns this object. Pure.
 #pragma once
 
 #include <atomic>
@@ -13,15 +13,15 @@
 
 namespace hvd::launcher {
 
-// Further ranks with a progress bar are only counted.
+// The maximum number of shown bars. Further ranks with a progress bar are only counted.
 inline constexpr size_t kMostBars = 4;
 
 class StatusArea {
  public:
-  // The usable columns of a row. After a line that fills the last column, or after the echo of ^C,
-  // the cursor may be in the next row.
+  // Returns the usable columns of a row. After a line that fills the last column, or after the echo of ^C, the cursor
+  // may be in the next row.
   static size_t room(size_t columns);
-  // Empty removes the line.
+  // Sets the status line. An empty text removes it.
   void set_line(std::string_view line) { line_ = line; }
   // `key`: the stream of the bar; `text`: with the prefix, without its '\r'.
   void set_bar(size_t key, std::string_view text) { bars_[key] = text; }
@@ -31,35 +31,35 @@ class StatusArea {
   // Ends all bars. Returns them as lines with newlines.
   std::string take_bars();
 
-  // Returns whether it has no content.
+  // Returns whether the area has no content.
   bool is_empty() const { return line_.empty() && bars_.empty(); }
-  // Returns whether the terminal shows it.
+  // Returns whether the terminal shows the area.
   bool is_shown() const { return rows() > 0; }
-  // The rows that the terminal shows.
+  // Returns the number of rows that the terminal shows.
   size_t rows() const { return widths_.size(); }
-  // Returns the bytes that replace the shown rows, or empty if they are up to date. `size`: the terminal's.
+  // Returns the bytes that replace the shown rows, or empty if they are up to date. `size`: of the terminal.
   std::string show(TerminalSize size);
-  // Returns the bytes that erase it, and leave the cursor at the start of the next output line.
-  // `columns`: the terminal's now; `below`: lines that the user has ended below it.
+  // Returns the bytes that erase the area, and leave the cursor at the start of the next output line. `columns`:
+  // current width of the terminal; `below`: number of lines that the user has ended below the area.
   std::string erase(size_t columns, size_t below = 0);
-  // Other lines follow it on the terminal: its rows stay.
+  // Call when other lines follow the area on the terminal, so that its rows stay.
   void forget() { widths_.clear(); }
 
  private:
-  // The bars and the line, cut to the width of the terminal.
+  // Returns the bars and the status line, cut to the width of the terminal.
   std::vector<std::string> rows_for(TerminalSize size) const;
   std::string line_;
   std::map<size_t, std::string> bars_;
   std::string shown_;
-  std::vector<size_t> widths_;  // of the shown rows
-  TerminalSize size_{};         // of the terminal at that time
+  std::vector<size_t> widths_;  // widths of the shown rows
+  TerminalSize size_{};         // size of the terminal when the rows were shown
 };
 
 // Tracks whether the terminal shows the area, for threads that write to the terminal without its owner.
 class AreaOnTerminal {
  public:
   void set_shown(bool is_shown) { state_ = is_shown ? State::kShown : State::kErased; }
-  // Another thread is about to write. Returns the bytes that erase the last row of the area.
+  // Call when another thread is about to write. Returns the bytes that erase the last row of the area.
   std::string interrupt() {
     State shown = State::kShown;
     return state_.compare_exchange_strong(shown, State::kInterrupted) ? "\r\x1b[K" : "";
@@ -76,7 +76,7 @@ class AreaOnTerminal {
 bool is_movable_bar(std::string_view text);
 // Returns whether a text, without its prefix, clears a program's bar: spaces, erase sequences, and colors.
 bool is_cleared_bar(std::string_view text);
-// Returns whether a text is empty, or has only color sequences: a bar then stays unchanged.
+// Returns whether a text is empty, or has only color sequences: a bar stays unchanged by such a text.
 bool is_of_colors(std::string_view text);
 // Returns the escape sequences for colors in a movable bar.
 std::string colors_in(std::string_view text);

@@ -10,14 +10,14 @@
 namespace hvd::launcher {
 namespace {
 
-// The time that a line without an end waits for its rest.
+// The time for which a line without an end waits for the rest of the line.
 constexpr std::chrono::milliseconds kShownAfter{100};
 // The interval between two drawings of the status line and of progress bars.
 constexpr std::chrono::milliseconds kDrawnEach{250};
-// Lines that arrive together are written before the area is drawn below them.
+// The area is drawn this long after output, so that lines that arrive together precede it.
 constexpr std::chrono::milliseconds kDrawnAfter{20};
 
-// The last line of a text that ends in '\r', without the '\r'.
+// Returns the last line of a text that ends in '\r', without the '\r'.
 std::string_view last_row(std::string_view lines) {
   lines.remove_suffix(1);
   return lines.substr(lines.find_last_of("\r\n") + 1);
@@ -50,7 +50,7 @@ void Terminal::leave_row(Leave how, size_t below) {
 
 void Terminal::begin(Leave how, size_t below) {
   leave_row(how, below);
-  // The caller writes first.
+  // The caller writes its output first.
   if (has_area_ && !area_.is_empty() && draws_at_ == Clock::time_point::max())
     draw_by(std::max(drawn_ + kDrawnEach, port_.now() + kDrawnAfter));
 }
@@ -86,7 +86,7 @@ void Terminal::show(size_t stream, std::string_view prefix, std::string_view lin
   std::string rest;
   if (const size_t shown = std::exchange(from.shown, 0); shown > 0) {
     lines.remove_prefix(prefix.size() + shown);
-    // Another line has already ended this one.
+    // Another line has already ended the stream's unfinished line.
     if (!goes_on && lines.starts_with('\n'))
       lines.remove_prefix(1);
     else if (!goes_on)
@@ -105,7 +105,7 @@ void Terminal::show_last(size_t stream, std::string_view prefix, std::string_vie
   const bool is_blank = has_area_ && from.shown == 0 &&
                         (is_of_colors(held) || (from.has_cleared && is_cleared_bar(held)));
   if (is_blank) end_bar(stream);
-  area_.take_bar(stream);  // the last line replaces it
+  area_.take_bar(stream);  // the last line replaces the bar
   if (is_blank)
     write_colors(held);
   else if (!lines.empty())
@@ -177,8 +177,8 @@ std::string Terminal::take_bars(size_t stream, std::string_view prefix, std::str
     const std::string_view line = take_row(rest);
     const bool is_bar = line.ends_with('\r');
     if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
-      const std::string bar = area_.take_bar(stream);  // this line replaces it
-      // A lone newline follows the previous '\r': both end one line.
+      const std::string bar = area_.take_bar(stream);  // this line replaces the bar
+      // A lone newline follows the previous '\r', and together they end one line.
       others += is_first && line == "\n" ? cat(bar, line) : std::string(line);
     } else {
       if (is_first && has_begun(stream)) take_back(stream, prefix.size() + streams_[stream].shown);
@@ -231,11 +231,11 @@ void Terminal::write_colors(std::string_view text) {
 void Terminal::take_back(size_t stream, size_t width) {
   forget_question(stream);
   streams_[stream].shown = 0;
-  if (cursor_ != CursorState::kOpenLine || owner_ != stream) return;  // another line has ended it
+  if (cursor_ != CursorState::kOpenLine || owner_ != stream) return;  // the open line has ended
   leave_row(width < port_.size().columns ? Leave::kTakenBack : Leave::kStays);
 }
 
-// Writes the bar once, in its last state.
+// Writes the bar once as a line, in its last state.
 void Terminal::end_bar(size_t stream) {
   const std::string text = area_.take_bar(stream);
   if (!text.empty()) show(stream, "", text + "\n");
@@ -279,7 +279,7 @@ void Terminal::draw_area() {
   }
   const Clock::time_point next = drawn_ + kDrawnEach;
   if (next > port_.now()) return draw_by(next);
-  // A terminal that accepts no output gets the newest state afterwards.
+  // A terminal that accepts no output now gets the newest state when it accepts output again.
   if (port_.has_waiting_bytes() || !port_.is_in_foreground()) return;
   if (area_state_->was_interrupted()) area_.forget();
   const std::string bytes = area_.show(port_.size());

@@ -1,13 +1,13 @@
-// The launcher's terminal: the lines of ranks, a rank's question, and below them the area with
-// progress bars and the status line. Tracks the state of the cursor's row:
+// The launcher's terminal: the lines of ranks, a rank's question, and below them the area with progress bars and the
+// status line. Tracks the state of the row with the cursor:
 //
 //   kLineStart  nothing
-//   kQuestion   nothing; above it stands a question that the user has not answered, so that the area waits
-//   kOpenLine   an unfinished line, which was shown after a pause since it may be a question
-//   kBar        a row that ends in '\r': the next text replaces it. The area waits
+//   kQuestion   nothing; in the row above is a question that the user has not answered, so the area waits
+//   kOpenLine   an unfinished line, which was shown after a pause because it may be a question
+//   kBar        a row that ends in '\r': the next text replaces this row. The area waits
 //   kArea       the last row of the area
 //
-// The cursor leaves the row in one of four ways, and stands in kLineStart or, below a question, in kQuestion. The bytes:
+// The cursor leaves the row in one of four ways, and enters kLineStart or, below a question, kQuestion. The bytes are:
 //
 //                another line    its line goes on   it is taken back   its row stays
 //   kLineStart   -               -                  -                  -
@@ -16,10 +16,10 @@
 //   kBar         -               -                  erase the row      newline
 //   kArea        erase the area  erase the area     erase the area     erase the area
 //
-// A line of a rank or of the launcher then enters kLineStart, kQuestion or, if it ends in '\r', kBar; an unfinished line
-// enters kOpenLine. Only from kLineStart, when nothing was written for a moment, the area enters kArea.
+// Then a line of a rank or of the launcher enters kLineStart, kQuestion or, if it ends in '\r', kBar; an unfinished
+// line enters kOpenLine. Only from kLineStart, when nothing was written for a moment, the area enters kArea.
 //
-// Streams are numbered in the order of add(). JobOutput owns one. Lives on the launch's loop.
+// Streams are numbered in the order of add(). JobOutput owns this object. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -38,7 +38,7 @@ namespace hvd::launcher {
 
 enum class CursorState : uint8_t { kLineStart, kQuestion, kOpenLine, kBar, kArea };
 enum class Leave : uint8_t { kForLine, kGoesOn, kTakenBack, kStays };
-// The bytes of the table above, except the area's.
+// Returns the bytes of the table above, except the area's bytes.
 std::string_view bytes_to_leave(CursorState cursor, Leave how);
 
 // The terminal's output, size and time.
@@ -60,54 +60,55 @@ class TerminalPort {
 
 class Terminal {
  public:
-  // `has_area`: both streams are this one terminal, and may have an area. The port must outlive it.
+  // `has_area`: both streams are this terminal, and may have an area. The port must outlive this object.
   Terminal(TerminalPort& port, bool has_area) : port_(port), has_area_(has_area) {}
 
-  // Adds a rank's stream. `tagger` has its unfinished line, and must outlive it. `asks`: the line may be a question.
+  // Adds a rank's stream. `tagger`: has its unfinished line; must outlive this object. `asks`: that line may be a
+  // question.
   void add(OutputStream stream, const LineTagger& tagger, bool asks);
   size_t streams() const { return streams_.size(); }
   CursorState cursor() const { return cursor_; }
   bool has_area() const { return has_area_; }
-  // Returns whether the area is visible: the launcher is in the foreground, and nothing else occupies the area's place.
+  // Returns whether the area is visible: the launcher is in the foreground, and no other output is in the area's place.
   bool has_status() const;
-  // For another thread that writes to the terminal while the loop is blocked.
+  // Returns the state of the area, for a thread that writes to the terminal while the loop is blocked.
   std::shared_ptr<AreaOnTerminal> area_on_terminal() const { return area_state_; }
 
   // Removes progress bars that the area shows from complete lines, and returns the other lines.
   std::string take_bars(size_t stream, std::string_view prefix, std::string lines);
-  // Returns whether a part of its unfinished line is shown.
+  // Returns whether a part of the stream's unfinished line is shown.
   bool has_begun(size_t stream) const { return streams_[stream].shown > 0; }
   // Shows complete lines of a stream; the terminal may already show a part of the first line, after its prefix.
   void show(size_t stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
-  // Like show(), for the last line, which has no line end. `held`: its text. Colors, and blanks
-  // that clear a progress bar, do not count as a line.
+  // Like show(), for the last line, which has no line end. `held`: the text of this line. Colors, and blanks that clear
+  // a progress bar, do not count as a line.
   void show_last(size_t stream, std::string_view prefix, std::string_view lines,
                  std::string_view held);
   // Shows a line that several ranks have written.
   void show_folded(OutputStream stream, std::string_view line, std::function<void()> written);
-  // Shows its unfinished line after a pause, if the line may be a question, since a question has no line end.
+  // Shows the stream's unfinished line after a pause if it may be a question, since a question has no line end.
   void await_end(size_t stream);
-  // The stream has ended; its bar stays as a line.
+  // Call when the stream has ended; its bar stays as a line.
   void leave(size_t stream);
 
-  // Clears the cursor's row for a line that is not a rank's.
+  // Clears the row with the cursor, for a line of the launcher.
   void begin_line() { begin(Leave::kForLine); }
-  // The user has ended a line on the terminal, after the question.
+  // Call when the user has ended a line on the terminal, after the question.
   void line_was_typed();
-  // The terminal has echoed ^C on standard error, without a line end.
+  // Call when the terminal has echoed ^C on standard error, without a line end.
   void end_typed_line();
-  // Sets the line below the output; empty: none. A line of show_alarm() replaces it.
+  // Sets the line below the output; empty: no line. A line of show_alarm() replaces it.
   void show_status(std::string_view line);
   void show_alarm(std::string_view line);
-  // Ends the progress bars of ranks as lines if the launcher is not in the foreground, where they are invisible.
+  // Ends the progress bars of ranks as lines if the launcher is in the background, where bars are invisible.
   void end_hidden_bars();
-  // The launcher stops, and another program gets the terminal.
+  // Call when the launcher stops, and another program gets the terminal.
   void withdraw_area();
-  // Leaves the terminal without an area.
+  // Removes the area from the terminal.
   void finish();
 
-  // The next time at which on_time() must be called, which does the due work.
+  // Returns the next time at which on_time() must be called. on_time() does the work that is due.
   Clock::time_point due() const;
   void on_time();
 
@@ -116,33 +117,33 @@ class Terminal {
     OutputStream to;
     const LineTagger* tagger;
     bool asks;
-    size_t shown = 0;          // shown bytes of the tagger's unfinished line
-    bool has_cleared = false;  // its last text has cleared its bar
-    Clock::time_point due = Clock::time_point::max();  // time to show its unfinished line
+    size_t shown = 0;          // shown bytes of the stream's unfinished line
+    bool has_cleared = false;  // the last text of the stream has cleared its bar
+    Clock::time_point due = Clock::time_point::max();  // time to show the stream's unfinished line
   };
 
   CursorState at_start() const { return asker_ ? CursorState::kQuestion : CursorState::kLineStart; }
-  // Clears the cursor's row. `below`: lines that the user has ended below the area.
+  // Clears the row with the cursor. `below`: number of lines that the user has ended below the area.
   void leave_row(Leave how, size_t below = 0);
-  // Like leave_row(), before other output, below which the area is drawn again soon.
+  // Like leave_row(), before other output. The area is drawn again soon below that output.
   void begin(Leave how, size_t below = 0);
   void forget_question(size_t stream);
   void show_unfinished(size_t stream);
-  // Reserves space for the bars of this stream. If the area has none, its bars become lines.
+  // Reserves space for the bars of this stream. Returns false if the area has none; the bars then become lines.
   bool is_area_visible(size_t stream);
-  // The text after a bar's '\r' is its next state, unless a newline follows.
+  // Sets the text after a bar's '\r' as the bar's next state, unless a newline follows the text.
   void set_held_bar(size_t stream, std::string_view prefix);
   // `text`: with the prefix.
   void set_bar(size_t stream, std::string_view prefix, std::string_view text);
   // Writes the color sequences in a text that the terminal does not show.
   void write_colors(std::string_view text);
-  // Removes the beginning of a bar that was shown like a question from the terminal. `width`: its
-  // bytes, at least as many as its columns.
+  // Removes from the terminal the beginning of a bar that was shown as a possible question. `width`: its bytes, at
+  // least as many as its columns.
   void take_back(size_t stream, size_t width);
   void end_bar(size_t stream);
   void end_bars();
   void draw_by(Clock::time_point time);
-  // Draws the area's current state, at most four times a second, unless other output occupies its place.
+  // Draws the area's current state, at most four times a second, unless other output is in its place.
   void draw_area();
 
   TerminalPort& port_;
@@ -150,8 +151,10 @@ class Terminal {
   std::vector<Stream> streams_;
   std::vector<size_t> askers_;  // streams that may show questions
   CursorState cursor_ = CursorState::kLineStart;
-  std::optional<size_t> owner_;  // of the cursor's row in kOpenLine; in kBar possibly none
-  bool is_bar_movable_ = false;  // in kBar: written while the launcher was in the background
+  // The stream of the row with the cursor in kOpenLine; in kBar it may be empty.
+  std::optional<size_t> owner_;
+  // In kBar: the row was written while the launcher was in the background.
+  bool is_bar_movable_ = false;
   std::optional<size_t> asker_;  // the stream of a question that the user has not answered
   StatusArea area_;
   std::string status_, alarm_;

@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kDeadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGQUIT, SIGSYS, SIGTRAP};
 
-// Used by the signal handler.
+// The function that the signal handler calls.
 std::atomic<void (*)()> restore_now = nullptr;
 
-// SA_RESETHAND has restored the default action.
+// SA_RESETHAND has restored the default action of the signal.
 void restore_and_die(int number) {
   if (const auto restore = restore_now.exchange(nullptr)) restore();
   ::raise(number);
@@ -55,7 +55,7 @@ void restore_at_death(void (*restore)()) {
   action.sa_flags = SA_RESETHAND;
   for (const int number : kDeadly) {
     struct sigaction before {};
-    // Leaves a signal that is ignored or has a sanitizer's handler.
+    // Leave a signal that is ignored or has a sanitizer's handler.
     if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
       ::sigaction(number, &action, nullptr);
   }

@@ -5,9 +5,11 @@
 
 namespace hvd::launcher {
 
-// Calls `restore`, which must be async-signal-safe, before the process dies. The last call counts; null: no call.
+// Calls `restore`, which must be async-signal-safe, before the process dies. A later call replaces it; null: no
+// function.
 void restore_at_death(void (*restore)());
-// Erases this many terminal rows then, if standard error is the terminal; the cursor is in the last row.
+// Erases this many terminal rows before the process dies, if standard error is the terminal; the cursor is in the last
+// row.
 void erase_at_death(size_t rows);
 
 }  // namespace hvd::launcher

@@ -68,8 +68,8 @@ constexpr CharacterRange kZeroWidth[] = {
     {0x64b, 0x65f},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200f},
     {0x20d0, 0x20ff}, {0x2060, 0x2064}, {0x302a, 0x302d}, {0x3099, 0x309a},
     {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xfeff, 0xfeff}, {0xe0100, 0xe01ef}};
-// East Asian characters and emoji, which take two columns. Includes those whose width differs
-// between terminals: a row that is too short does no harm.
+// East Asian characters and emoji, which take two columns. Includes characters whose width differs between terminals,
+// because a row that is too short does no harm.
 constexpr CharacterRange kTwoColumns[] = {
     {0x1100, 0x115f},   {0x231a, 0x231b},   {0x2329, 0x232a},   {0x23e9, 0x23f3},
     {0x25fd, 0x25fe},   {0x2614, 0x2615},   {0x2648, 0x2653},   {0x267f, 0x267f},
@@ -96,7 +96,7 @@ struct Character {
   size_t columns = 1;
 };
 
-// The first character of a non-empty text. An invalid byte counts as one character.
+// Returns the first character of a non-empty text. An invalid byte counts as one character.
 Character first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return {};
@@ -111,7 +111,7 @@ Character first_character(std::string_view text) {
   return {bytes, is_among(kTwoColumns, character) ? size_t{2} : size_t{1}};
 }
 
-// The end of a color sequence, or of another sequence ending in 'm' or 'K', at the text's front.
+// Returns the end of a color sequence, or of another sequence ending in 'm' or 'K', at the front of the text.
 size_t end_of_sequence(std::string_view text) {
   return std::min(text.find_first_of("mK"), text.size() - 1) + 1;
 }

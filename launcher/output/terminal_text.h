@@ -11,13 +11,13 @@ struct TerminalSize {
   size_t columns = 80, rows = 24;
   bool operator==(const TerminalSize&) const = default;
 };
-// The size of the descriptor's terminal; 80 by 24 if it is not a terminal.
+// Returns the size of the descriptor's terminal; 80 by 24 if it is not a terminal.
 TerminalSize terminal_size(int fd);
-// The columns of the descriptor's terminal; 80 if it is not a terminal.
+// Returns the columns of the descriptor's terminal; 80 if it is not a terminal.
 size_t terminal_width(int fd);
-// COLUMNS if the user has set it, else the terminal's columns.
+// Returns COLUMNS if the user has set it, else the terminal's columns.
 size_t text_width(int fd);
-// From LC_ALL, LC_CTYPE or LANG.
+// Returns whether LC_ALL, LC_CTYPE or LANG selects UTF-8.
 bool is_utf8_locale();
 
 constexpr std::string_view kBold = "\x1b[1m", kBoldRed = "\x1b[1;31m";
@@ -27,24 +27,24 @@ constexpr std::string_view kColorEnd = "\x1b[0m";
 
 struct ColorRule {
   bool on_terminals = false;
-  bool elsewhere = false;  // also in pipes and files
+  bool elsewhere = false;  // colors are also used in pipes and files
 
   bool holds_for(int descriptor) const;
 };
 
-// `when`: the value of --color. With "auto", NO_COLOR and TERM=dumb turn colors off.
+// Returns the rule for `when`, the value of --color. With "auto", NO_COLOR and TERM=dumb turn colors off.
 ColorRule color_rule(std::string_view when = "auto");
 
 // Returns the text in this color; an empty color changes nothing.
 std::string colored(std::string_view text, std::string_view color);
 
-// "00:02:11", "3 d 04:00:00"; "-" below 0
+// Returns "00:02:11" or "3 d 04:00:00"; "-" below 0.
 std::string time_span(double seconds);
-// "98%"; "-" below 0
+// Returns "98%"; "-" below 0.
 std::string percent(double share);
-// "1.2G", "512K"; "-" below 0
+// Returns "1.2G" or "512K"; "-" below 0.
 std::string size_text(double bytes);
-// The columns of a text on a terminal, without escape sequences: a character takes none, one or two.
+// Returns the columns of a text without escape sequences: a character takes no column, one column or two.
 size_t width_of(std::string_view text);
 // Returns the first characters of the text, at most `columns` wide.
 std::string_view cut(std::string_view text, size_t columns);

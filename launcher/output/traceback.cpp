@@ -6,12 +6,12 @@
 namespace hvd::launcher {
 namespace {
 
-// Also matches "Original Traceback ...", and TensorFlow's "Detected at node x defined at ...".
+// Begins a traceback within a message. Also matches "Original Traceback ..." and TensorFlow's "Detected at node ...".
 constexpr std::string_view kInnerHeader = "(most recent call last):";
 constexpr std::string_view kHeader = "Traceback (most recent call last):";
 constexpr std::string_view kGroupHeader = "  + Exception Group Traceback (most recent call last):";
 
-// The line before a traceback after which the program continues.
+// Returns whether the line introduces a traceback after which the program continues.
 bool introduces_survived(std::string_view line) {
   for (const std::string_view each :
        {"Exception ignored ", "Exception in thread ", "Exception in callback ",
@@ -21,7 +21,7 @@ bool introduces_survived(std::string_view line) {
   return line.starts_with("Process ") && line.ends_with(':');  // a child of multiprocessing
 }
 
-// "  | ValueError: x" within an ExceptionGroup: returns its text, or nothing for a line outside the group.
+// Returns the text of " | ValueError: x" within an ExceptionGroup, or nothing for a line outside the group.
 std::optional<std::string_view> within_margin(std::string_view line) {
   const size_t at = line.find_first_not_of(' ');
   if (at == 0 || at == std::string_view::npos || (line[at] != '|' && line[at] != '+')) return {};
@@ -72,7 +72,7 @@ class Reader {
     next.name = next.exception = first_outside(next.end);
     next.end = std::min(next.name + 1, lines_.size());
     if (next.name == lines_.size()) return;
-    // A traceback within the message.
+    // Finds a traceback within the message.
     for (size_t at = next.end; at < lines_.size() && !line(at).starts_with(kHeader); ++at) {
       if (links_tracebacks(line(at)) || line(at).starts_with(kGroupHeader)) return;
       if (line(at).starts_with(' ') || !line(at).ends_with(kInnerHeader)) continue;
@@ -83,7 +83,7 @@ class Reader {
     }
   }
 
-  // The first line after the frames.
+  // Returns the first line after the frames.
   size_t first_outside(size_t at) const {
     const auto is_frame = [](std::string_view each) {
       return each.empty() || each[0] == ' ' || each == "<stack traces unavailable>";
@@ -162,7 +162,7 @@ std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines
   std::vector<TracebackFrame> frames;
   for (size_t at = 0; at < lines.size();) {
     const std::string_view line = lines[at++];
-    const size_t tag = line.find(kFile);  // its length
+    const size_t tag = line.find(kFile);  // the length of the tag
     const size_t end = line.find("\", line ", tag);
     if (tag == std::string_view::npos || end == std::string_view::npos) continue;
     const size_t function = line.find(kIn, end);
@@ -182,7 +182,7 @@ std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines
   return frames;
 }
 
-// TensorFlow compiles the functions of its operations from strings.
+// Functions that TensorFlow compiles from strings have the file name <string>.
 bool is_of_horovod(const TracebackFrame& frame) {
   constexpr std::string_view kPackage = "/horovod/";
   const std::string_view file = frame.file;

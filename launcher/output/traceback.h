@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// The lines of a text, without their line ends.
+// Returns the lines of a text, without their line ends.
 std::vector<std::string_view> lines_of(std::string_view text);
 
 // Returns the line without "[rank0]: ", which PyTorch prints before each line of the final
@@ -18,27 +18,27 @@ std::string_view without_rank_of_torch(std::string_view line);
 bool links_tracebacks(std::string_view line);
 
 struct Traceback {
-  size_t begin = 0;  // first line
-  size_t name = 0;   // line with the exception's name; `end` if none so far
+  size_t begin = 0;  // index of the first line
+  size_t name = 0;  // index of the line with the exception's name; `end` if no such line exists yet
   // Equals `name`, or is the innermost such line if the message contains the traceback of another
   // process (a worker of PyTorch's DataLoader) or of a TensorFlow graph.
   size_t exception = 0;
-  size_t end = 0;           // after that line
-  bool is_chained = false;  // raised while the previous exception was handled
-  // Python continued after it: a traceback of a destructor, a thread, an exit handler or another process.
+  size_t end = 0;           // index of the line after the traceback
+  bool is_chained = false;  // the exception was raised while the previous exception was handled
+  // Python continued after the traceback, which is of a destructor, a thread, an exit handler or another process.
   bool is_survived = false;
 };
 
-// Each line begins with `tag` bytes to ignore. A traceback begins at that column.
+// `tag`: the number of bytes at the start of each line to ignore. A traceback begins at that column.
 std::vector<Traceback> tracebacks_of(const std::vector<std::string_view>& lines, size_t tag);
-// The last traceback that Python did not survive, which may have ended the program; or null.
+// Returns the last traceback that Python did not survive, which may have ended the program; or null.
 const Traceback* last_fatal(const std::vector<Traceback>& tracebacks);
 
-// The exception's line without the margin of an ExceptionGroup.
+// Returns the exception's line without the margin of an ExceptionGroup.
 std::string exception_name(std::string_view line);
 
-// One frame of a traceback: a line with the file's name, and the source lines after it, which
-// TensorFlow replaces by an empty line.
+// One frame of a traceback: a line with the file's name, and the source lines after it. TensorFlow has an empty line in
+// place of the source lines.
 struct TracebackFrame {
   size_t begin;
   size_t end;
@@ -50,7 +50,7 @@ struct TracebackFrame {
 std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines);
 // Returns whether the frame belongs to this project's package, independent of its location.
 bool is_of_horovod(const TracebackFrame& frame);
-// The innermost frame of the user's code, or the first frame if none is the user's. `frames` is not empty.
+// Returns the innermost frame of the user's code, or the first frame if no frame is the user's. `frames` is not empty.
 const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames);
 
 }  // namespace hvd::launcher

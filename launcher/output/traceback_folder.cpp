@@ -81,7 +81,7 @@ std::string TracebackFolder::add(int number, std::string_view lines, size_t tag,
   return shown;
 }
 
-// Returns the text to show now.
+// Returns the text that can be shown now.
 std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view line, size_t tag,
                                        Clock::time_point now) {
   const std::string_view raw = line.substr(std::min(tag, line.size()));
@@ -104,13 +104,13 @@ std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view 
   return shown;
 }
 
-// Returns whether the line may belong to the held traceback, or to one raised while it is handled.
+// Returns whether the line may belong to the held traceback, or to a traceback raised while it is handled.
 bool TracebackFolder::may_belong(const Rank& rank, std::string_view text) {
   if (trim(text).empty() || links_tracebacks(text) || is_note(trim(text))) return true;
   const size_t tag = rank.held.front().tag;
   const std::vector<std::string_view> lines = views_of(rank.held);
   const std::vector<Traceback> all = tracebacks_of(lines, tag);
-  if (all.empty() || all.back().name == lines.size()) return true;  // no exception so far
+  if (all.empty() || all.back().name == lines.size()) return true;  // the exception has not arrived
   if (links_tracebacks(content(lines.back(), tag))) return true;
   for (size_t at = all.back().end; at < lines.size(); ++at) {
     if (links_tracebacks(content(lines[at], tag))) return true;
@@ -142,7 +142,7 @@ void TracebackFolder::ended(int number, End end) {
   Rank& rank = ranks_[number];
   if (!rank.end) rank.end = end;
   if (!end.is_success) return;
-  rank.accused.reset();  // it has caught the exception
+  rank.accused.reset();  // the rank has caught the exception
   rank.is_consequence = false;
 }
 
@@ -163,7 +163,7 @@ void TracebackFolder::judge(int number, Rank& rank) {
   const Traceback* first = fatal;
   while (first->is_chained && first != all.data()) --first;
   std::optional<int> accused;
-  // If a chain contains the user's own error, it is not a consequence.
+  // If a chain contains the user's own error, the chain is not a consequence of another rank's failure.
   for (const Traceback* each = first; each <= fatal; ++each) {
     if (each->name == each->end) return;
     const std::string_view message = content(lines[each->exception], tag);
@@ -194,14 +194,14 @@ TracebackFolder::Verdict TracebackFolder::verdict_on(int number, bool may_wait) 
   return Verdict::kShow;
 }
 
-// Decides by the accused rank's output; empty if that rank accuses another rank.
+// Decides by the output of the accused rank; returns nothing if that rank also accuses another rank.
 std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, int cause,
                                                                     bool may_wait) {
   const auto found = ranks_.find(cause);
   if (found == ranks_.end()) return Verdict::kWait;
   Rank& other = found->second;
   if (!other.end && !other.is_consequence) {
-    // The accused rank ends soon: others have noticed its failure, and it has printed the reason.
+    // The accused rank ends soon: other ranks have noticed its failure, and it has printed the reason.
     if (!other.has_raised && !raises(other)) return Verdict::kWait;
     root_of_[number] = cause;
     return Verdict::kFold;
@@ -213,8 +213,8 @@ std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, 
   return {};
 }
 
-// The rank ends because of another rank, which accuses none. If its traceback is to be shown, this
-// may wait for the rank's end, since before the end Horovod's frames are shown too.
+// Decides about a rank that accuses `cause`, which accuses no rank. If the traceback is to be shown, may wait for the
+// end of the rank, since before its end Horovod's frames are shown too.
 TracebackFolder::Verdict TracebackFolder::verdict_about(int number, int cause, bool may_wait) {
   const Rank& other = ranks_[cause];
   const bool has_reason = other.has_written && !(other.end && other.end->is_mute);
@@ -245,7 +245,7 @@ std::vector<TracebackFolder::Shown> TracebackFolder::take(Clock::time_point now,
     }
     return has_changed;
   };
-  // A traceback that is shown or folded may decide another one.
+  // A traceback that is shown or folded may decide about another traceback.
   do {
     while (pass(false)) continue;
   } while (pass(true));
@@ -263,7 +263,7 @@ void TracebackFolder::take_caught(Clock::time_point now, bool all, std::vector<S
   }
 }
 
-// Returns the held lines to show. Keeps Horovod's frames if the traceback may not be the rank's end.
+// Returns the held lines to show. Keeps Horovod's frames if the traceback may not be the last of the rank.
 std::string TracebackFolder::settle(int number, Rank& rank, Verdict verdict,
                                     Clock::time_point now) {
   std::vector<bool> is_shown(rank.held.size(), true);
@@ -321,7 +321,7 @@ Deadline TracebackFolder::deadline() const {
   return next;
 }
 
-// Returns the held lines for which `is_shown` is true (all if it is empty), and clears the held lines.
+// Returns the held lines for which `is_shown` is true (all lines if it is empty), and clears the held lines.
 std::string TracebackFolder::release(Rank& rank, const std::vector<bool>& is_shown) {
   std::string text;
   for (size_t at = 0; at < rank.held.size(); ++at) {

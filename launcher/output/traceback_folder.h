@@ -1,8 +1,8 @@
-// Holds back the traceback with which a rank ends. If its exception is Horovod's and names another
-// failed rank as the cause, one sentence for all such ranks replaces it. Drops no other line, and no
-// traceback of the first failure. Holds only traceback lines, for at most kHeldFor, and at most
-// kMaxHeldLines per rank. If a rank continues after an omitted traceback, it has caught the exception:
-// the traceback is shown after kCaughtAfter. LineRouter owns it, and passes the time. Pure.
+// Holds back the traceback with which a rank ends. If its exception is Horovod's and names another failed rank as the
+// cause, one sentence for all such ranks replaces the traceback. Drops no other line, and no traceback of the first
+// failure. Holds only lines of tracebacks, for at most kHeldFor, and at most kMaxHeldLines per rank. If a rank
+// continues after an omitted traceback, it has caught the exception: the traceback is shown after kCaughtAfter.
+// LineRouter owns this object, and passes the time. Pure.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kCaughtAfter{10};
 constexpr size_t kMaxHeldLines = 200;
 constexpr size_t kMaxHeldBytes = 64 << 10;
 
-// The rank that a Horovod message names as lost or ended; may be empty.
+// Returns the rank that a Horovod message names as lost or ended; may be empty.
 std::optional<int> accused_by(std::string_view message);
 
 class TracebackFolder {
@@ -31,12 +31,13 @@ class TracebackFolder {
   // lines to show now. If `is_begun`, the first line was shown in part and is never held.
   std::string add(int rank, std::string_view lines, size_t tag, bool is_begun,
                   Clock::time_point now);
-  // The rank will write nothing further.
+  // Call when the rank will write nothing further.
   void output_ended(int rank);
   struct End {
     bool is_success = false;
-    bool is_failure = false;  // its own failure, not an end on the launcher's order
-    bool is_mute = false;     // ended by a signal, or with its host, so it printed no reason
+    bool is_failure = false;  // the rank failed by itself, and not on the launcher's order
+    // The rank was ended by a signal, or with its host, so it printed no reason.
+    bool is_mute = false;
   };
   void ended(int rank, End end);
 
@@ -46,10 +47,11 @@ class TracebackFolder {
   };
   // Returns the lines that need not be held longer. `all`: the job has ended.
   std::vector<Shown> take(Clock::time_point now, bool all);
-  // A sentence about ranks with omitted tracebacks, each rank once: after kHeldFor, or with `all`. May be empty.
+  // Returns a sentence about ranks with omitted tracebacks, each rank once: after kHeldFor, or with `all`. May be
+  // empty.
   std::string take_sentence(Clock::time_point now, bool all);
   bool is_holding(int rank) const;
-  // The next time at which to call take().
+  // Returns the next time at which to call take().
   Deadline deadline() const;
 
  private:
@@ -58,18 +60,18 @@ class TracebackFolder {
     size_t tag;
   };
   struct Rank {
-    std::vector<Line> held;  // from the first line of a traceback on
+    std::vector<Line> held;  // the first line of a traceback, and the lines after it
     size_t held_bytes = 0;
     Clock::time_point since;
     std::optional<End> end;
     bool is_consequence = false;  // the traceback is complete, and accuses another rank
-    bool has_raised = false;      // it has written a traceback that accuses no rank
+    bool has_raised = false;      // the rank has written a traceback that accuses no rank
     std::string left_out;         // lines of a traceback, until the rank has ended
     Clock::time_point left_out_at;
     bool has_written = false;
     bool is_output_ended = false;
-    std::optional<int> accused;           // by the traceback that ended the rank
-    size_t fold_begin = 0, fold_end = 0;  // lines of that traceback
+    std::optional<int> accused;           // the rank that the final traceback accuses
+    size_t fold_begin = 0, fold_end = 0;  // first line of that traceback, and the line after it
     bool is_judged = false;               // `accused` is known
   };
   enum class Verdict { kWait, kShow, kFold };
@@ -88,9 +90,11 @@ class TracebackFolder {
   static std::string release(Rank& rank, const std::vector<bool>& is_shown);
 
   std::map<int, Rank> ranks_;
-  std::set<int> explained_;                 // causes without their own reason; a peer's was shown
-  std::map<int, int> root_of_;              // of folded ranks: the cause
-  std::map<int, std::vector<int>> folded_;  // by cause: ranks without a sentence so far
+  // Causes that printed no reason, for which another rank's traceback was shown.
+  std::set<int> explained_;
+  std::map<int, int> root_of_;  // key: folded rank; value: the cause
+  // By cause: the ranks that no sentence has named yet.
+  std::map<int, std::vector<int>> folded_;
   std::optional<Clock::time_point> folded_since_;
 };
 

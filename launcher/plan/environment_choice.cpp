@@ -16,8 +16,8 @@ namespace {
 
 constexpr char kHashSeed[] = "PYTHONHASHSEED";
 
-// One seed for all ranks of this launcher and its restarts, so that Python's string sets have one order on all ranks.
-// From 1, since 0 disables random hashes. Never shown: with the seed, anyone can make many strings of one hash.
+// Returns one seed for all ranks of this launcher and its restarts, so that Python's string sets have one order on all
+// ranks. At least 1, since 0 disables random hashes. Secret: with the seed, anyone can make many strings of one hash.
 uint32_t hash_seed() {
   static const uint32_t seed = [] {
     uint32_t drawn = 0;
@@ -36,13 +36,13 @@ Status check_name(std::string_view name) {
                               "such as NAME*"));
 }
 
-// "NAME", "NAME*" or "NAME=VALUE".
+// `text` is "NAME", "NAME*" or "NAME=VALUE".
 Status add(std::string_view text, EnvironmentChoice& choice) {
   const size_t equals = text.find('=');
   const std::string_view name = text.substr(0, equals);
   HVD_RETURN_IF_ERROR(check_name(name));
   if (equals == std::string_view::npos) {
-    // The file's value comes first, and a flag overrides it.
+    // A file's value precedes the values of flags, so that a flag overrides it.
     const auto first =
         std::stable_partition(choice.values.begin(), choice.values.end(),
                               [&](const auto& variable) { return !fits(variable.first, name); });
@@ -84,7 +84,7 @@ Status parse_env_file(std::string_view text, std::string_view path, EnvironmentC
       status = add(cat(name, "=", unquoted(trim(line.substr(equals + 1)))), choice);
     }
     if (status.ok()) continue;
-    // The line may contain a secret.
+    // The message omits the line, which may contain a secret.
     return invalid_argument(cat("env file ", path, ", line ", number,
                                 " is neither NAME=VALUE, NAME, a pattern such as NAME* nor a "
                                 "comment; correct it (its text is not shown, since it may be a "

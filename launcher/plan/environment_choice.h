@@ -16,7 +16,8 @@ struct EnvironmentChoice {
   bool inherits_nothing = false;   // --no-env
   std::vector<std::string> names;  // names after -x, and patterns with a final '*'
   Environment values;              // from --env-file and -x NAME=VALUE; a name's last value counts
-  // Earlier values of names that are repeated without a value, used if the launcher's environment lacks them.
+  // Values of names that a later flag or line repeats without a value. Used if the launcher's environment lacks
+  // them.
   Environment earlier_values;
 };
 
@@ -27,14 +28,14 @@ Result<EnvironmentChoice> read_environment_choice(const LaunchSettings& settings
 // Allows comments and blank lines.
 Status parse_env_file(std::string_view text, std::string_view path, EnvironmentChoice& choice);
 
-// The environment for a host, from the launcher's environment and the choice. A name in the choice also passes
-// a variable that is not meant for other hosts; a pattern does not. `flags`, set by other flags, override
-// inherited values; values of the choice override both. Without a PYTHONHASHSEED, each call adds the same seed.
+// Returns the environment for a host, made from the launcher's environment and the choice. A name in the choice also
+// passes a variable that is not meant for other hosts; a pattern does not. `flags`, which other flags set, override
+// inherited values; values of the choice override both. Without a PYTHONHASHSEED, every call adds the same new seed.
 Environment chosen_environment(const Environment& inherited, const Environment& flags,
                                const EnvironmentChoice& choice, bool is_local);
 
-// The given names without effect, since the launcher sets these variables for each rank. `torch`:
-// includes torchrun's variables.
+// The names in the choice that have no effect, since the launcher itself sets these variables for each rank.
+// `torch`: includes torchrun's variables.
 std::vector<std::string> ineffective_names(const EnvironmentChoice& choice, bool torch);
 
 // The names that have no value in the choice or the environment.

@@ -27,7 +27,7 @@ std::string version_text(std::string_view what, const std::string& version) {
   return version.empty() ? cat("no ", what) : cat(what, " ", version);
 }
 
-// "a, b and 3 others"
+// Returns "a, b and 3 others", for example.
 std::string first_names(const std::vector<std::string>& hosts) {
   constexpr size_t kMost = 4;
   const size_t shown = hosts.size() > kMost + 1 ? kMost : hosts.size();
@@ -35,7 +35,7 @@ std::string first_names(const std::vector<std::string>& hosts) {
   return shown == hosts.size() ? names : cat(names, " and ", hosts.size() - shown, " others");
 }
 
-// ", sent to a now (4.3 MB)"
+// Returns ", sent to a now (4.3 MB)", for example.
 std::string how_sent(const CopyHolders& copies, uint64_t bytes) {
   if (copies.receivers.empty()) return ", which an earlier job has sent there";
   const double megabytes = std::round(static_cast<double>(bytes) / 1e5) / 10;
@@ -84,7 +84,7 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     const auto count_of = [&](size_t host) {
       return counts.at(std::string(release_of(version_of(versions[host], what))));
     };
-    // The first of the most frequent versions.
+    // If several versions are equally frequent, take the first.
     const size_t usual = *std::max_element(
         asked.begin(), asked.end(), [&](size_t a, size_t b) { return count_of(a) < count_of(b); });
     const std::string wanted = version_of(versions[usual], what);

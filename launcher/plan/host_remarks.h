@@ -1,5 +1,5 @@
-// Messages about the hosts of a job before its ranks start: different versions, copies of the
-// launcher's files, one machine with several names, threads and cores of ranks. Pure.
+// Messages about the hosts of a job before its ranks start: different versions of Python or horovod, copies of
+// the package, several names for one machine, and the threads and cores of ranks. Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace hvd::launcher {
 
-// {"Python", "3.11.2"}, {"horovod", "1.0"}; omits missing software.
+// One host's software, for example {"Python", "3.11.2"} and {"horovod", "1.0"}. Omits missing software.
 using Versions = std::vector<std::pair<std::string, std::string>>;
 
-// A sentence for each host whose Python or horovod (major and minor number) differs from the
-// majority, or from the first host without a majority. Omits hosts that were not tested.
+// Returns a sentence for each host whose Python or horovod (major and minor number) differs from that of most
+// hosts, or from that of the first host if no version has a majority. Omits hosts that were not tested.
 std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,
                                               const std::vector<Versions>& versions);
 
@@ -27,31 +27,31 @@ struct CopyHolders {
 struct PackageUse {
   CopyHolders copies{};
   std::string version{};
-  std::string folder{};        // of the package, on this machine
+  std::string folder{};        // folder of the package, on this machine
   bool is_everywhere = false;  // --ship
-  uint64_t bytes_sent = 0;     // to each receiver
+  uint64_t bytes_sent = 0;     // bytes that each receiver gets
 };
 
-// One sentence. `use.copies.hosts` must not be empty.
+// Returns one sentence. `use.copies.hosts` must not be empty.
 std::string describe_package_use(const PackageUse& use);
 
 // The ranks' use of the environment of --stage-env.
 struct EnvironmentUse {
   std::string file{};   // its name
-  size_t packages = 0;  // 0: an archive
-  uint64_t bytes = 0;   // sent to each receiver
+  size_t packages = 0;  // number of packages; 0: the environment is an archive
+  uint64_t bytes = 0;   // bytes that each receiver gets
   CopyHolders copies{};
 };
 
-// One sentence. `use.copies.hosts` must not be empty.
+// Returns one sentence. `use.copies.hosts` must not be empty.
 std::string describe_environment_use(const EnvironmentUse& use);
 
-// A sentence for each machine with several names. `machines[i]` is host_identity() of host i; may
-// be empty if unknown.
+// Returns a sentence for each machine that has several names in the job. `machines[i]` is host_identity() of host i,
+// or empty if unknown.
 std::vector<std::string> describe_same_machines(const std::vector<std::string>& hosts,
                                                 const std::vector<std::string>& machines);
 
-// `threads` per rank on each host; 0: not set there. Returns an empty text if not set on any host.
+// `threads[i]`: threads of each rank on host i; 0: not set there. Returns an empty text if no host has a number.
 std::string describe_thread_shares(const std::vector<std::string>& hosts,
                                    const std::vector<uint32_t>& threads);
 

@@ -37,7 +37,7 @@ Result<Attributes> parse_attributes(Words rest) {
 
 enum class WordKind { kSlots, kLimit, kUser, kPort, kIgnored };
 
-// Keys with '-' replaced by '_'. The ignored keys, of hydra and Intel MPI, do not affect slots.
+// Keys with '-' replaced by '_'. The keys of hydra and Intel MPI that are ignored do not affect slots.
 constexpr std::pair<std::string_view, WordKind> kWords[] = {
     {"slots", WordKind::kSlots},     {"cpu", WordKind::kSlots},
     {"count", WordKind::kSlots},     {"slots_max", WordKind::kLimit},

@@ -23,7 +23,7 @@ bool only(std::string_view text, std::string_view more) {
   });
 }
 
-// ssh would parse a leading '-' as an option.
+// A name must not begin with '-', which ssh would parse as an option.
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= 255 && text.front() != '-' && only(text, "._-");
 }

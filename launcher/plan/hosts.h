@@ -13,15 +13,16 @@ namespace hvd::launcher {
 
 constexpr int kMaxSlotsPerHost = 65536;
 constexpr int kUnknownSlots = 0;    // the host's agent must first count its GPUs or cores
-constexpr int kMaxSlots = 1 << 24;  // limit of the sum over all hosts
+constexpr int kMaxSlots = 1 << 24;  // limit of the sum of slots over all hosts
 
 struct Host {
   std::string name;  // a name or an address, IPv6 without brackets
   std::string user;  // from "user@host"; empty: ssh's own default
   int slots = 1;
-  int port = 0;              // port of sshd; 0: the port of -p, or ssh's default
-  int max_slots = 0;         // limit for an explicit -np; 0: `slots`
-  std::string offered = {};  // by the scheduler, for messages: "1 task, 4 GPUs"; may be empty
+  int port = 0;       // sshd's port; 0: the port of -p, or ssh's default
+  int max_slots = 0;  // limit of slots for an explicit -np; 0: the limit is `slots`
+  // The scheduler's resources, for messages: "1 task, 4 GPUs"; may be empty.
+  std::string offered = {};
 
   friend bool operator==(const Host&, const Host&) = default;
 };
@@ -34,7 +35,7 @@ struct HostItem {
   int port = 0;   // 0: not given
 };
 
-// Hosts in the order of their first mention. Repeating a host adds its slots.
+// Hosts in the order of their first mention. Repeating a host adds the slots of both mentions.
 class HostList {
  public:
   Status add(Host host);
@@ -58,7 +59,7 @@ Result<int> parse_slots(std::string_view text);
 Status check_host_name(std::string_view name);
 
 // Parses "a:4, user@b:2, [fd00::1]:4, n[01-16]:8, c": commas and white space separate items, and
-// empty items are ignored. A name alone has `slots_alone` slots; a repeated host has the sum. An
+// empty items are ignored. A host without a number has `slots_alone` slots; a repeated host has the sum. An
 // error names the item.
 Result<std::vector<Host>> parse_hosts(std::string_view list, int slots_alone = 1);
 

@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 struct Wrapper {
   const char* name;
   const char* flags;  // flags whose value is a separate word, separated by commas
-  int operands;       // the number of its other words
+  int operands;       // number of other words before the command
 };
 constexpr Wrapper kWrappers[] = {
     {"env", "-u,--unset,-C,--chdir", 0},
@@ -33,7 +33,7 @@ struct Launcher {
   const char* name;
   const char* word;       // after the name
   const char* processes;  // flags for its number of processes
-  const char* counts;     // flags for its number of hosts
+  const char* counts;     // flags for the number of hosts
   const char* nodes;      // flags for hosts or a rendezvous endpoint
   const char* alone;      // other flags that connect hosts, or disable this
   const char* values;     // other flags with a value, if the list is complete
@@ -59,7 +59,7 @@ constexpr Launcher kLaunchers[] = {
     {"deepspeed", "", "--num-gpus,--num-accelerators", "--num-nodes",
      "-H,--hostfile,-i,--include,-e,--exclude,--node-rank", "", "",
      "-m,--module,--no-python,--no-local-rank,--force-multi,--no-ssh,--bind-cores-to-rank"},
-    // The table of settings has its other flags.
+    // The table of settings contains the other flags of horovodrun.
     {kHorovodrun, "", "-np,--num-proc,-n,--n,--np", "--nnodes",
      "-H,--hosts,--host,-host,-hosts,-hostfile,--hostfile,--host-discovery-script,--listen,"
      "--independent",
@@ -71,9 +71,9 @@ struct Inner {
   const Launcher* launcher = nullptr;
   std::string processes;      // "2", "gpu"; empty: not given
   bool names_nodes = false;   // several hosts, or a rendezvous endpoint
-  bool is_connected = false;  // by the user, or not to other hosts
+  bool is_connected = false;  // the user connected it to other launchers, or it needs no connection
   std::string backend;        // torchrun's rendezvous backend; empty: not given
-  Words program;              // the command that it runs
+  Words program;              // the command that the launcher runs
 };
 
 bool has(const char* list, const std::string& word) {
@@ -140,7 +140,7 @@ const Setting* setting_of(const Launcher& launcher, const std::string& flag) {
   return row == all_settings().end() ? nullptr : &*row;
 }
 
-// Returns whether the word after a flag with a value is the flag's value. After an unknown flag, it may be the program.
+// Returns whether the word after a flag is the flag's value. After an unknown flag, the word may be the program.
 bool is_value(const std::string& word, bool is_listed, bool needs_python) {
   if (word.starts_with('-') || word.ends_with(".py")) return false;
   if (is_listed) return true;
@@ -187,7 +187,7 @@ void read_flags(const Words& command, size_t at, const std::string& python, Inne
                        command.end());
 }
 
-// Accelerate reads the numbers of processes and hosts from this file.
+// Returns whether the file exists from which accelerate reads the numbers of processes and hosts.
 bool has_accelerate_file(const Environment& environment) {
   std::string cache(value_of(environment, "XDG_CACHE_HOME"));
   if (cache.empty()) cache = cat(environment_variable("HOME").value_or(""), "/.cache");
@@ -240,14 +240,14 @@ Inner find_inner(const Words& command, Environment environment) {
   return inner;
 }
 
-// The number of processes that the launcher will start; 0: one for each device.
+// Returns the number of processes that the launcher will start; 0: one for each device.
 int64_t processes_of(const Inner& inner) {
   if (has("gpu,auto,cpu", inner.processes)) return 0;
   const int64_t number = parse_int(inner.processes).value_or(1);
   return number < 1 || number > (1 << 16) ? 1 : number;
 }
 
-// The flags of a job with these numbers of ranks on the plan's hosts; 0: one rank for each GPU.
+// Returns the flags of a job with these numbers of ranks on the plan's hosts; 0: one rank for each GPU.
 std::string flags_for(const SlotPlan& plan, const std::vector<int64_t>& ranks) {
   constexpr size_t kMostHosts = 4;
   const bool by_gpu = ranks[0] == 0;
@@ -269,7 +269,7 @@ bool is_unconnected_torchrun(const Inner& inner, const SlotPlan& plan) {
          !inner.is_connected && plan.slots.size() == plan.hosts.size();
 }
 
-// Only the static backend uses PET_MASTER_ADDR; other backends need an endpoint.
+// Only torchrun's static backend uses PET_MASTER_ADDR; other backends need an endpoint.
 bool is_static(const Inner& inner) { return inner.backend.empty() || inner.backend == "static"; }
 
 std::string processes_text(const Inner& inner, int64_t each) {
@@ -295,7 +295,7 @@ Status check_inner_launcher(const Words& command, const Environment& environment
   const std::vector<int64_t> one_each(plan.hosts.size(), 1);
   std::vector<int64_t> wanted(plan.hosts.size());
   for (const Slot& slot : plan.slots) wanted[static_cast<size_t>(slot.host)] += each;
-  std::string kept;  // a way to keep torchrun
+  std::string kept;  // advice how to keep torchrun
   if (lacks_endpoint) {
     kept = cat("; or leave the backend ", printable(inner.backend),
                " out (--rdzv-backend, PET_RDZV_BACKEND), or say where they meet: --nnodes ",

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The library in the wheel that contains the executable in `folder`, or empty.
+// Returns the library in the wheel that contains the executable in `folder`, or an empty text.
 std::string find_in_wheel(const std::string& folder) {
   return first_existing({cat(folder, "/../site/horovod/libhorovod.so")});
 }
@@ -68,7 +68,7 @@ std::string find_library(const std::string& folder, const std::string& chosen) {
 std::string installation_prefix(const std::string& folder) {
   const fs::path programs = fs::path(cat(folder, "/")).lexically_normal().parent_path();
   if (find_in_wheel(folder).empty()) return programs.parent_path().string();
-  // PACKAGES/horovodrun/bin.
+  // The executable's folder is PACKAGES/horovodrun/bin.
   const fs::path packages = programs.parent_path().parent_path();
   const bool is_of_python =
       packages.filename().string().ends_with("-packages") &&
@@ -138,7 +138,7 @@ bool has_python(const fs::path& folder) {
   return is_present(folder / "python3") || is_present(folder / "python");
 }
 
-// The active environment, or the one that uv would choose for a project in the working directory; may be empty.
+// Returns the active environment, or the one that uv would choose for a project in the working directory; may be empty.
 std::string project_environment(const fs::path& tool) {
   const std::string named = environment_variable("VIRTUAL_ENV").value_or("");
   if (!named.empty() && !is_same(named, tool) && has_python(fs::path(named) / "bin")) return named;

@@ -8,43 +8,43 @@
 
 namespace hvd::launcher {
 
-// The folder of the running executable.
+// Returns the folder of the running executable.
 std::string executable_folder();
 
-// horovod-agent: next to the executable, or in ../libexec/horovod. An error names both paths.
+// Returns the path of horovod-agent: next to the executable, or in ../libexec/horovod. An error names both paths.
 Result<std::string> find_agent(const std::string& folder);
 
-// The first existing path of `candidates`, or empty.
+// Returns the first existing path of `candidates`, or an empty text.
 std::string first_existing(const std::vector<std::string>& candidates);
 
-// The path of libhorovod.so.1 in an installation (CMAKE_INSTALL_LIBDIR).
+// Returns the path of libhorovod.so.1 in an installation (CMAKE_INSTALL_LIBDIR).
 std::string installed_library(const std::string& folder);
 
-// libhorovod.so.1: `chosen` (HOROVOD_LIBRARY) if not empty, else the installed library, the built
-// one, or the one in the wheel that contains this executable; may be empty.
+// Returns the path of libhorovod.so.1: `chosen` (HOROVOD_LIBRARY) if not empty, else the installed library, the built
+// one, or the one in the wheel that contains this executable. Empty if none exists.
 std::string find_library(const std::string& folder, const std::string& chosen);
 
-// The installation's folder with bin and lib: PREFIX for an executable in PREFIX/bin, or in a
+// Returns the installation's folder with bin and lib: PREFIX for an executable in PREFIX/bin, or in a
 // wheel's PREFIX/lib/python3.N/site-packages/horovodrun/bin.
 std::string installation_prefix(const std::string& folder);
 
-// The interpreter for which pip or uv installed this executable; empty if none, and in a tool's
-// environment (is_tool_environment).
+// Returns the interpreter for which pip or uv installed this executable. Empty without such an interpreter, and in a
+// tool's environment (is_tool_environment).
 std::string find_python(const std::string& folder);
 
-// The Python of the environment (venv or conda) in which this executable is installed; empty if
-// none, and in a tool's environment.
+// Returns the Python of the environment (venv or conda) in which this executable is installed. Empty without such an
+// environment, and in a tool's environment.
 std::string find_environment_python(const std::string& folder);
 
-// The folder for PYTHONPATH (of the build, the wheel, or HVD_PYTHON_DIR of the installation); may be empty.
+// Returns the folder for PYTHONPATH (of the build, the wheel, or HVD_PYTHON_DIR of the installation); may be empty.
 std::string find_python_package(const std::string& folder);
 
-// Returns whether uvx, `uv tool` or pipx created the environment `prefix` only for horovodrun: without
-// access to the system's packages, and without a framework (--with, inject and extras add one).
+// Returns whether uvx, `uv tool` or pipx created the environment `prefix` only for horovodrun. Such an environment has
+// no access to the system's packages, and no framework (--with, inject and extras add one).
 bool is_tool_environment(const std::string& prefix);
 
 // Removes an environment that uvx has put first on PATH from this process's environment. The ranks'
-// Python is then that of VIRTUAL_ENV, else of .venv in the working directory, else the first one on
+// Python is then the Python of VIRTUAL_ENV, else of .venv in the working directory, else the first one on
 // PATH. Does nothing if no other Python exists. Call it before starting threads.
 void leave_tool_environment(const std::string& prefix);
 

@@ -6,7 +6,7 @@
 
 namespace hvd::launcher {
 
-// A number is odd, because 0 means that there is none.
+// The number of a job is odd, because 0 means that there is no job.
 JobIdentity random_job() { return {random_number() | 1, Secret::random()}; }
 
 JobIdentity joined_job(const Secret& token, uint32_t generation) {

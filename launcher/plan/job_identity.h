@@ -13,8 +13,8 @@ struct JobIdentity {
 };
 
 JobIdentity random_job();
-// A job whose hosts join with this token. The secret is derived from the token, the random number
-// and the generation: the ranks of a job never get the token, with which hosts join other jobs.
+// Returns the identity of a job whose hosts join with this token. The secret is derived from the token, the job's
+// random number and the generation. Ranks never get the token, because hosts also join other jobs with it.
 JobIdentity joined_job(const Secret& token, uint32_t generation);
 
 }  // namespace hvd::launcher

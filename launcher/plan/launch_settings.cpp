@@ -111,7 +111,7 @@ LaunchSettings LaunchSettings::with(const char* key, std::string_view value) con
 std::vector<int> input_readers(const LaunchSettings& settings, int size) {
   std::vector<int> readers;
   const std::string wanted = to_lower(settings.output.stdin_ranks.value);
-  // The host list may have come from standard input.
+  // No rank reads standard input if the launcher has read the host list from it.
   if (wanted == "none" || settings.hosts.hostfile.value_or("") == "-") return readers;
   const auto ranks = parse_ranks(wanted, size);
   for (int rank = 0; rank < size; ++rank) {

@@ -1,5 +1,5 @@
-// The settings of the launcher, from its command line, config file and environment: a field for each setting that
-// it reads, by the topic of --help. The table of settings (src/base/settings_table.cpp) defines their meanings.
+// The settings of the launcher, from its command line, config file and environment: one field for each setting that the
+// launcher reads, by the topic of --help. src/base/settings_table.cpp defines the meanings of the settings.
 #pragma once
 
 #include <optional>
@@ -162,7 +162,7 @@ struct LaunchSettings {
   QuestionOptions questions;
   IdentityOptions identity;
 
-  // For code that iterates over all settings, or names incompatible ones.
+  // Returns the table, for code that iterates over all settings, or that names settings which exclude each other.
   const Settings& table() const { return table_; }
   // Returns these settings with one changed value.
   [[nodiscard]] LaunchSettings with(const char* key, std::string_view value) const;

@@ -12,9 +12,10 @@ namespace hvd::launcher {
 
 // Element r is true if `text` selects rank r. The error names an item outside 0..size-1.
 Result<std::vector<bool>> parse_ranks(std::string_view text, int size);
-// "1 rank", "2 ranks".
+// Returns "1 rank" or "2 ranks", for example.
 std::string count_of_ranks(int64_t count);
-// "rank 1", "ranks 2-3", "ranks 0, 2, 4-7 and 200 more". At least one rank, in any order.
+// Returns "rank 1", "ranks 2-3" or "ranks 0, 2, 4-7 and 200 more", for example.
+// `ranks` holds at least one rank, in any order.
 std::string name_of_ranks(std::vector<int> ranks);
 
 }  // namespace hvd::launcher

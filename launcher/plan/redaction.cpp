@@ -9,7 +9,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kHidden = "<redacted>";
-// A shorter secret, for example "1", would hide parts of many numbers.
+// A secret must have this length: a shorter text, for example "1", would hide parts of many numbers.
 constexpr size_t kLeastSecret = 6;
 constexpr size_t kHexOfSecret = 32;
 
@@ -27,7 +27,7 @@ constexpr std::string_view kSecretWords[] = {"secret",
                                              "bearer",
                                              "precondition_transports"};
 
-// Empty: the name means no secret.
+// Returns the part of the name that means a secret, or an empty text.
 std::string_view secret_word(std::string_view name) {
   const std::string lower = to_lower(name);
   for (const std::string_view word : kSecretWords) {
@@ -36,7 +36,7 @@ std::string_view secret_word(std::string_view name) {
   return {};
 }
 
-// Returns whether it is a path (SSH_AUTH_SOCK, TOKEN_FILE). A slash alone is no proof: base64 has slashes too.
+// Returns whether the value is a path (SSH_AUTH_SOCK, TOKEN_FILE). One slash proves nothing: base64 has slashes too.
 bool is_path(std::string_view value) {
   constexpr std::string_view kBegins = "/~.";
   return !value.empty() && kBegins.find(value.front()) != std::string_view::npos &&
@@ -67,7 +67,7 @@ void hide_after_names(std::string& text) {
     const std::string_view name = std::string_view(text).substr(begin, end - begin);
     const std::string_view word = secret_word(name);
     const char behind = end < text.size() ? text[end] : '\0';
-    // Keeps "KeyError: ...", which users look for.
+    // Keeps the text "KeyError: ...", which users search for.
     const bool has_value = behind == '=' || (behind == ':' && word != "key") ||
                            (behind == ' ' && name.starts_with('-')) || word == "bearer";
     if (!word.empty() && has_value && end < text.size()) {

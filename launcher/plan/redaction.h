@@ -1,5 +1,5 @@
-// Removes secrets from text that a user attaches to a public report, and from stored commands. If
-// in doubt, it removes. Pure.
+// Removes secrets from text that a user attaches to a public report, and from stored commands. Removes a word
+// that may or may not be a secret. Pure.
 #pragma once
 
 #include <span>
@@ -10,16 +10,17 @@
 
 namespace hvd::launcher {
 
-// Returns whether the name means a secret: SLURM_JWT, HOROVOD_JOB_SECRET, tls_key, --password.
+// Returns whether the name is the name of a secret: SLURM_JWT, HOROVOD_JOB_SECRET, tls_key, --password.
 bool is_secret_name(std::string_view name);
 
 class Redactor {
  public:
-  // `environment`: hides the values of its variables with secret names in any text.
+  // `environment`: the values of its variables with secret names are hidden in any text.
   explicit Redactor(std::span<const std::pair<std::string, std::string>> environment);
 
-  // Returns one line without those values, a URL's user and password, the text after a secret name
-  // and "=", ":" or a blank, and runs of 32 or more hexadecimal digits.
+  // Returns one line without secrets: the values of secret variables, a URL's user and password,
+  // the text after a secret name and "=", ":" or a blank, and runs of 32 or more hexadecimal
+  // digits.
   std::string redact(std::string_view line) const;
   // Redacts the words of a command; the value after a flag with a secret name is hidden.
   std::vector<std::string> redact_command(std::span<const std::string> words) const;

@@ -17,8 +17,8 @@ int total_of(const std::vector<Host>& hosts, int (*slots)(const Host&)) {
                          [&](int sum, const Host& host) { return sum + slots(host); });
 }
 
-// The ranks of each host: its slots, in host order; above the sum of slots, equally many on each
-// host within its limit.
+// Returns the number of ranks of each host: its slots, in host order. If `size` is above the sum of slots, equally many
+// ranks on each host within its limit.
 std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   const bool is_above = size > total_of(hosts, [](const Host& host) { return host.slots; });
   int level = 0;
@@ -41,7 +41,7 @@ std::vector<int> divide(const std::vector<Host>& hosts, int size) {
 std::string advice(const std::vector<Host>& hosts, int size) {
   if (!hosts.empty() && !hosts.front().offered.empty())
     return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";
-  // Hosts without a number of slots have one each.
+  // Hosts without a given number of slots have one slot each.
   const bool has_numbers =
       std::ranges::any_of(hosts, [](const Host& host) { return most_slots(host) != 1; });
   if (has_numbers || hosts.empty()) return "lower -np or give the hosts more slots";
@@ -50,7 +50,7 @@ std::string advice(const std::vector<Host>& hosts, int size) {
              (size + count - 1) / count);
 }
 
-// A line for each host, after a heading; each begins on a new line.
+// Returns a heading and a line for each host; each line begins with a newline.
 std::string slot_table(const std::vector<Host>& hosts) {
   constexpr size_t kMaxShown = 32;
   constexpr std::string_view kHeading = "host";
@@ -82,7 +82,8 @@ Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> n
                                 advice(hosts, size), ":", slot_table(hosts)));
   }
   SlotPlan plan;
-  std::vector<int> hosts_with;  // by local rank
+  // By local rank: the number of hosts that have this local rank.
+  std::vector<int> hosts_with;
   const std::vector<int> ranks = divide(hosts, size);
   for (size_t host = 0; host < hosts.size() && ranks[host] > 0; ++host) {
     const int local_size = ranks[host];

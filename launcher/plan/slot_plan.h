@@ -13,7 +13,7 @@ namespace hvd::launcher {
 struct Slot {
   int rank = 0;
   int host = 0;        // index in the plan's hosts
-  int local_rank = 0;  // among the ranks of its host
+  int local_rank = 0;  // number among the ranks of its host
   int local_size = 0;
   int cross_rank = 0;  // index of its host among the hosts with this local_rank
   int cross_size = 0;  // number of such hosts
@@ -27,8 +27,8 @@ struct SlotPlan {
   int size() const { return static_cast<int>(slots.size()); }
 };
 
-// Fills the hosts in order, up to num_proc ranks, or all slots without num_proc. Too few slots are
-// an error with a table of the hosts and their slots.
+// Fills the hosts in order, up to `num_proc` ranks, or all slots without `num_proc`. If the hosts have too few slots,
+// the error has a table of the hosts and their slots.
 Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc);
 
 }  // namespace hvd::launcher

@@ -20,7 +20,7 @@ Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count) {
 
 namespace {
 
-// The first spare with enough slots for the host's ranks.
+// Returns the first spare with enough slots for the host's ranks.
 std::vector<Host>::const_iterator spare_for(const SlotPlan& plan, int host,
                                             const std::vector<Host>& spares) {
   const auto needed = std::ranges::count(plan.slots, host, &Slot::host);

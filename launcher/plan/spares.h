@@ -1,5 +1,5 @@
-// Holds back spare hosts (--spares), and replaces failed hosts by them. The command takes the spares
-// before the job starts; attempts.cpp replaces failed hosts before it launches the job again. Pure.
+// Holds back spare hosts (--spares), and replaces failed hosts by them. The code of a command takes the spares before
+// the job starts; attempts.cpp replaces failed hosts before it launches the job again. Pure.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Moves the last `count` hosts into the result. An error if no host would remain.
+// Moves the last `count` hosts into the result. Fails if no host would remain.
 Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);
 
 // Returns whether a spare has enough slots for this host's ranks (`host`: its index in the plan).

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A larger amount is data, not code.
+// More bytes than this limit are probably data, not code.
 constexpr uint64_t kMost = uint64_t{1} << 30;
 
 uint32_t mode_of(const fs::path& path) {
@@ -26,7 +26,7 @@ bool is_environment(const fs::path& directory) {
          fs::exists(directory / "conda-meta", ignored);
 }
 
-// Returns whether another program created this directory for this machine only. A Python
+// Returns whether the copy omits this directory, which a program created for this machine only. A Python
 // environment, which may have GBs, does not work at another path.
 bool is_left_out(const fs::directory_entry& entry) {
   std::error_code ignored;
@@ -45,7 +45,7 @@ class Collector {
   explicit Collector(StagedCode& code)
       : entries_(code.entries), left_out_(code.left_out), special_(code.special) {}
 
-  // Adds the user's file or directory `from`, which is `to` in the copy.
+  // Adds the user's file or directory `from`; `to` is its path in the copy.
   Status add_all(const fs::path& from, const fs::path& to) {
     root_ = from;
     return add(from, to);
@@ -105,8 +105,8 @@ class Collector {
 struct StagedSource {
   fs::path from;
   bool is_directory = false;
-  fs::path within;  // the ranks' directory, if this directory contains it
-  fs::path below;   // this path, if the ranks' directory contains it
+  fs::path within;  // the ranks' directory, if `from` contains it
+  fs::path below;   // `from`, if the ranks' directory contains it
 };
 
 Result<StagedSource> find_source(const fs::path& what, const fs::path& here) {
@@ -133,7 +133,7 @@ void add_parents(const fs::path& path, std::vector<StagedEntry>& entries) {
   }
 }
 
-// Keeps the first entry of each path: directories and files may be named twice.
+// Keeps the first entry of each path: the user may name a directory and a file in it.
 Status merge(std::vector<StagedEntry>& entries) {
   std::map<std::string, const StagedEntry*> first;
   std::vector<StagedEntry> kept;
@@ -161,7 +161,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::vector<fs:
                                                            bool is_chosen) {
   std::error_code error;
   fs::path here = fs::canonical(directory, error);
-  if (error) here = directory;  // exists only on other hosts
+  if (error) here = directory;  // the directory exists only on other hosts
   auto code = std::make_shared<StagedCode>();
   std::vector<StagedSource> sources;
   code->working_directory = is_chosen ? directory.string() : ".";

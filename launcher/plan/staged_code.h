@@ -21,9 +21,10 @@ struct StagedCode {
   };
   std::vector<StagedEntry> entries;  // the last one is kEnd, with the digest of all previous parts
   std::vector<LeftOut> left_out;
-  std::vector<std::string> special;  // uncopied FIFOs, sockets and devices: paths in the copy
-  std::string working_directory;     // of the ranks: in the copy, or absolute
-  std::string path;  // the staged directory, or the staged file's folder, in the copy
+  // FIFOs, sockets and devices, which are not copied: paths in the copy.
+  std::vector<std::string> special;
+  std::string working_directory;  // the ranks' directory: a path in the copy, or an absolute path
+  std::string path;               // the staged directory, or the staged file's folder, in the copy
 };
 
 // Lists these files and directories. `directory`: the ranks' working directory without --stage;
@@ -33,7 +34,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(
     const std::vector<std::filesystem::path>& paths, const std::filesystem::path& directory,
     bool is_chosen);
 
-// A sentence about uncopied files that no word of the command names; may be empty.
+// Returns a sentence about uncopied files that no word of the command names; may be empty.
 std::string describe_special(const StagedCode& code);
 
 // Fails if a word of the command names a file that is not copied.

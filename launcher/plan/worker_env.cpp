@@ -15,7 +15,7 @@ namespace {
 
 using Patterns = std::span<const std::string_view>;
 
-// Set by the launcher or its agent for each rank.
+// Variables that the launcher or its agent sets for each rank.
 constexpr std::array<std::string_view, 31> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_SIZE",
                                                    "HOROVOD_LOCAL_RANK",
@@ -52,7 +52,7 @@ constexpr std::array<std::string_view, 7> kTorch = {
     "RANK",       "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
 
-// Has another meaning, or none, on another machine.
+// Variables that have another meaning, or none, on another machine.
 constexpr std::array<std::string_view, 41> kLocalOnly = {"HOME",
                                                          "USER",
                                                          "LOGNAME",
@@ -117,7 +117,7 @@ Environment host_environment(const Environment& inherited, bool is_local) {
   });
   for (const auto& [name, value] : inherited) {
     if (matches(name, kOwn) || is_of_other_launcher(name)) continue;
-    // Keeps the user's value, but not a value that an outer job found for its own hosts.
+    // The user's value stays, but not a value that an outer job found for its own hosts.
     const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
     if (is_hint && outer != inherited.end() && value == outer->second) continue;
     if (!is_local && is_local_only(name)) continue;
@@ -146,7 +146,7 @@ Environment slot_environment(const Slot& slot, const std::string& host, int size
 
 namespace {
 
-// In Slurm's format: "2(x3),1".
+// Returns the numbers in Slurm's format: "2(x3),1".
 std::string tasks_per_node(const std::vector<int>& tasks) {
   std::string text;
   for (size_t i = 0, next = 0; i < tasks.size(); i = next) {

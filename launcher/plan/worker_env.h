@@ -1,5 +1,5 @@
-// Builds the environment of the ranks: the launcher's variables for a host, and the variables that
-// the launcher sets for a slot, which override all others. HostJobs calls it. Pure.
+// Builds the environment of the ranks: the launcher's variables for a host, and the variables that the launcher sets
+// for a slot, which override all others. HostJobs calls this code. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hvd::launcher {
 
-// Returns `inherited` without variables that the launcher itself sets for a slot (it may be a rank
+// Returns `inherited` without variables that the launcher itself sets for a slot (the launcher may be a rank
 // of another job) and without other launchers' identities; for a remote host also without variables
 // of the launcher's user, terminal and machine.
 Environment host_environment(const Environment& inherited, bool is_local);
@@ -25,10 +25,10 @@ bool is_set_by_launcher(std::string_view name, bool torch);
 // The identity variables of a slot, in a job with `size` ranks.
 Environment slot_environment(const Slot& slot, const std::string& host, int size);
 
-// The place of a rank in a Slurm allocation, in the variables of a step's task: PyTorch Lightning and
-// JAX read them. Omits SLURM_STEP_NUM_TASKS and SLURM_STEP_ID, by which a launcher or hvd.init()
-// detects srun; SLURM_TASKS_PER_NODE, which describes the allocation (MPICH's mpiexec in a rank crashes
-// if it has fewer nodes than SLURM_NODELIST); and SLURM_NTASKS_PER_NODE if hosts have unequal numbers.
+// Returns the place of a rank in a Slurm allocation, as variables of a step's task: PyTorch Lightning and JAX read
+// them. Omits SLURM_STEP_NUM_TASKS and SLURM_STEP_ID, by which a launcher or hvd.init() detects srun;
+// SLURM_TASKS_PER_NODE, which describes the allocation (MPICH's mpiexec in a rank crashes if this variable has fewer
+// nodes than SLURM_NODELIST); and SLURM_NTASKS_PER_NODE if hosts have unequal numbers of ranks.
 Environment slurm_environment(const SlotPlan& plan, const Slot& slot);
 // Removes torchrun's variables, with which libraries start torch.distributed by themselves.
 void remove_torch_variables(Environment& environment);
@@ -39,10 +39,10 @@ struct JobEnvironment {
   std::string secret;  // in hexadecimal digits
   double start_timeout = 30;
 };
-// The common variables of a job's ranks.
+// Returns the variables that all ranks of a job have in common.
 Environment job_environment(const JobEnvironment& job);
 
-// The variables for given flags that ranks read.
+// Returns the variables of the given flags that ranks read.
 Environment flag_environment(const LaunchSettings& settings);
 
 std::string job_name(uint64_t job);  // 16 hexadecimal digits

@@ -1,5 +1,5 @@
-// Fences between the PMIx helpers of all hosts. Each helper contributes the data of its ranks, and receives
-// the data of all. Only one thread may call next(). Any thread may call the other functions; run() blocks.
+// Fences between the PMIx helpers of all hosts. Each helper contributes the data of its ranks, and receives the data of
+// all helpers. Only one thread may call next(). Any thread may call the other functions; run() blocks.
 #pragma once
 
 #include <map>
@@ -22,10 +22,10 @@ class PmixFences {
     std::vector<size_t> hosts;  // participating hosts, ascending
     size_t place = 0;           // index of this host in `hosts`
   };
-  // The next fence of these ranks (of all ranks if empty). Every participating host counts the
-  // fences of each set equally.
+  // Returns the next fence of these ranks (of all ranks if empty). All participating hosts count the fences of each set
+  // of ranks in the same way.
   Fence next(std::vector<int> ranks);
-  // The fence of all hosts with this name, for one use.
+  // Returns the fence of all hosts with this name, which can be used once.
   Fence of_all(std::string name) const;
 
   // Returns the concatenated data of all participants. `store` may be null if only this host participates.

@@ -1,5 +1,5 @@
-// horovod-pmix FOLDER: an agent's helper. Reads the order on standard input, writes where it serves PMIx and
-// PMI-1, then a message for each rank that connects and for each fence, and serves until its standard input ends.
+// horovod-pmix FOLDER: an agent's helper. Reads the order on standard input, writes its addresses for PMIx and PMI-1,
+// then a message for each rank that connects and for each fence. Serves until its standard input ends.
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ int fail(const Status& status) {
   return 1;
 }
 
-// Empty at the end of the input.
+// Returns the order; nothing at the end of the input.
 std::optional<PmixTexts> receive() {
   std::string bytes;
   char buffer[4096];
@@ -50,12 +50,12 @@ int main(int argc, char** argv) {
   if (argc != 2) {
     return fail(invalid_argument("horovod-agent starts this program for the ranks of a job"));
   }
-  // Ignores signals: ranks end first, and this process ends when the agent closes its input.
+  // Ignore signals: ranks end first, and this process ends when the agent closes its input.
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ})
     ::signal(number, SIG_IGN);
   ::prctl(PR_SET_NAME, "horovod-pmix");
   const Status status = serve(argv[1]);
-  // Exits without waiting for threads of abandoned fences.
+  // Exit without waiting for threads of abandoned fences.
   std::fflush(nullptr);
   ::_exit(status.ok() ? 0 : fail(status));
 }

@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Limits of a line, and of a command of several lines, which only spawn uses.
+// Limit of a line, and of a command of several lines. Only the command spawn has several lines.
 constexpr size_t kMaxLine = 4096;
 constexpr size_t kMaxLines = 64 * 1024;
 // A reply with a value must fit into the 1,024 bytes of a client's line.

@@ -23,12 +23,12 @@ struct PmiCommand {
   std::string_view value(const std::string& key) const;
 };
 
-// Removes the first complete command from the front of `bytes`. Empty: it is not complete. An
-// error: it is not a PMI-1 command, or exceeds the protocol's limits.
+// Removes the first complete command from the front of `bytes`. Empty if the command is incomplete. An error if it is
+// not a PMI-1 command, or exceeds the protocol's limits.
 Result<std::optional<PmiCommand>> take_pmi_command(std::string& bytes);
 
-// The hosts of all ranks in the format of the key PMI_process_mapping: "(vector,(0,2,4))" means that hosts 0
-// and 1 have four ranks each. Empty if it would not fit into a reply: clients then compare their host names.
+// Returns the hosts of all ranks in the format of the key PMI_process_mapping: "(vector,(0,2,4))" means that hosts 0
+// and 1 have four ranks each. Empty if the text would not fit into a reply: clients then compare their host names.
 std::string pmi_mapping(const std::vector<std::vector<int>>& ranks);
 
 }  // namespace hvd::launcher

@@ -20,7 +20,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The limit of one barrier per host: MPICH puts about 100 bytes for each rank.
+// The limit of a host's values at one barrier: MPICH puts about 100 bytes for each rank.
 constexpr size_t kMaxUnshared = 16 << 20;
 
 bool write_all(int socket, std::string_view text) {
@@ -60,7 +60,7 @@ std::string refusal(const std::string& command) {
 }  // namespace
 
 Result<std::string> PmiServer::listen() {
-  // Random: other users of the host can read abstract names.
+  // The name is random, because other users of the host can read abstract names.
   std::array<std::byte, 16> random;
   fill_random(random);
   std::string name = cat("horovod-pmi-", to_hex(random));
@@ -79,7 +79,7 @@ void PmiServer::accept(const UniqueFd& listener) {
     const auto socket =
         std::make_shared<const UniqueFd>(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!*socket) {
-      // The connection waits, and poll() would report it in a busy loop.
+      // Pause, because poll() would report the waiting connection again at once.
       const bool lacks = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
       if (lacks) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       continue;
@@ -143,13 +143,14 @@ Result<std::string> PmiServer::answer(Client& client, const PmiCommand& command)
   if (name == "get") return get(client, command);
   if (name == "barrier_in") {
     HVD_RETURN_IF_ERROR(enter_barrier(client));
-    return std::string();  // the last one replies to all
+    return std::string();  // the last client to enter sends the reply to all clients
   }
   if (name == "finalize") {
     HVD_RETURN_IF_ERROR(finish(client));
     return std::string("cmd=finalize_ack rc=0\n");
   }
-  if (name == "abort") return std::string();  // the rank then ends itself, and thereby the job
+  // The rank ends itself after this command, and thereby the job.
+  if (name == "abort") return std::string();
   std::string refused = refusal(name);
   if (refused.empty()) return invalid_argument("PMI-1 has no such command");
   return refused;
@@ -181,7 +182,7 @@ std::string PmiServer::put(const Client& client, const PmiCommand& command) {
   const std::string value(command.value("value"));
   const MutexLock lock(mutex_);
   Program& program = *client.program;
-  // When sent to other hosts, a key ends at "=".
+  // In the data for other hosts, a key ends at "=".
   if (command.value("kvsname") != name_of(client) || key.empty() || key.size() > kMaxPmiKey ||
       key.find('=') != std::string::npos || value.size() > kMaxPmiValue ||
       program.unshared.size() > kMaxUnshared) {
@@ -201,8 +202,8 @@ std::string PmiServer::get(const Client& client, const PmiCommand& command) {
   return cat("cmd=get_result rc=0 msg=success value=", found->second, "\n");
 }
 
-// The last rank of this host enters the inter-host fence. The other ranks keep reading, so that the
-// end of a program is noticed.
+// The last rank of this host enters the fence between hosts. The other ranks continue to read, so that the end of a
+// program is noticed.
 Status PmiServer::enter_barrier(const Client& client) {
   MutexLock lock(mutex_);
   Program& program = *client.program;
@@ -280,7 +281,7 @@ void PmiServer::on_closed(Client& client) {
   fail(program, why);
   lock.unlock();
   client.socket.reset();
-  // Other hosts would wait in their next barrier for this one. This line without a key is not a value.
+  // Other hosts would wait for this host in their next barrier. A line without a key is a failure and not a value.
   if (order_.ranks.size() > 1)
     (void)fences_.run(fences_.of_all(fence_of(client, next)), cat("=", why, "\n"), store_,
                       Deadline::never());
@@ -291,7 +292,7 @@ void PmiServer::count_end(Client& client) {
   if (++client.program->ended == order_.ranks[order_.host].size()) programs_.erase(client.number);
 }
 
-// PMI-1 clients read no reason: closes their connections.
+// Closes the connections of a program, because PMI-1 clients read no reason.
 void PmiServer::fail(Program& program, const std::string& why) {
   if (!program.failure.empty()) return;
   program.failure = why;
@@ -305,7 +306,7 @@ void PmiServer::report_failure(Program& program) {
     events_.on_failure(cat("a barrier of MPI fails, as in MPI_Init: ", program.failure));
 }
 
-// Reports only the first failure: a program may retry endlessly.
+// Reports only the first failure, because a program may try again without end.
 void PmiServer::report_once(const std::string& sentence) {
   const MutexLock lock(mutex_);
   if (!std::exchange(has_reported_, true)) events_.on_failure(sentence);

@@ -1,7 +1,7 @@
 // Serves PMI-1, which MPICH uses, to the ranks of one host. Ranks' values are sent to other hosts at a barrier, by
-// PMIx's fences. If a client ends before it finalizes, its MPI program fails: barriers fail on all hosts. Listens
-// at a Unix socket, to which the agent relays connections of the job's user, since PMI-1 has no authentication.
-// pmix_server creates a single one and never destroys it. Each connection has a thread, which may block.
+// PMIx's fences. If a client ends before it finalizes, its MPI program fails: barriers fail on all hosts. Listens at a
+// Unix socket, to which the agent relays connections of the job's user, since PMI-1 has no authentication. pmix_server
+// creates one server and never destroys it. Each connection has a thread, which may block.
 #pragma once
 
 #include <functional>
@@ -24,10 +24,11 @@ class PmiServer {
   struct Events {
     std::function<int(int rank)> on_init;  // returns how many times this rank has initialised MPI
     std::function<void()> on_met;          // all ranks have entered a barrier
-    std::function<void(const std::string& sentence)> on_failure;  // of a barrier or a connection
+    // A barrier or a connection has failed.
+    std::function<void(const std::string& sentence)> on_failure;
   };
 
-  // `store` may be null if this is the only host, and must outlive the server.
+  // `store` must outlive the server, and may be null if this is the only host.
   PmiServer(const PmixOrder& order, rendezvous::Store* store, Events events)
       : order_(order), fences_(order), store_(store), events_(std::move(events)) {}
 
@@ -36,21 +37,21 @@ class PmiServer {
 
  private:
   using Socket = std::shared_ptr<const UniqueFd>;
-  // The ranks' n-th MPI programs: a rank may run several, one after another. Guarded by mutex_.
+  // The n-th MPI program of each rank: a rank may run several MPI programs, one after another. Guarded by mutex_.
   struct Program {
     std::map<std::string, std::string> values;
     std::string unshared;         // values since the last barrier on this host: "key=value\n"
-    std::vector<Socket> waiting;  // in a barrier
+    std::vector<Socket> waiting;  // clients that wait in a barrier
     bool is_exchanging = false;   // this host's ranks wait for other hosts
     size_t ended = 0;             // clients that have finalized or disconnected
     uint64_t barriers = 0;        // completed barriers
-    std::string failure;          // of a barrier: later barriers fail too
+    std::string failure;          // why a barrier failed; later barriers then fail too
     bool is_failure_reported = false;
   };
   struct Client {
     Socket socket;
-    int rank = -1;   // before initack
-    int number = 0;  // number of its program
+    int rank = -1;   // -1 before the command initack
+    int number = 0;  // number of the client's program
     std::shared_ptr<Program> program = {};
     bool has_ended = false;  // counted in Program::ended
   };

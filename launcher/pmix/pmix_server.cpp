@@ -28,7 +28,7 @@ struct ServedJob {
   std::unique_ptr<PmixFences> fences HVD_GUARDED_BY(mutex);        // set once
   std::unique_ptr<rendezvous::Store> store HVD_GUARDED_BY(mutex);  // set once
   std::unique_ptr<PmiServer> pmi HVD_GUARDED_BY(mutex);            // set once
-  std::map<int, int> connections HVD_GUARDED_BY(mutex);            // of each rank
+  std::map<int, int> connections HVD_GUARDED_BY(mutex);  // number of connections of each rank
   pmix_server_module_t callbacks{};
 };
 ServedJob& job() {
@@ -41,7 +41,7 @@ Status failed(const char* what, pmix_status_t status) {
   return unavailable(cat(what, ": ", PMIx_Error_string(status)));
 }
 
-// Any thread may call it: the kernel writes a text of this size atomically.
+// Any thread may call it, because the kernel writes a text of this size atomically.
 void send(const PmixTexts& texts) {
   const std::string bytes = pack_texts(texts);
   (void)!::write(STDOUT_FILENO, bytes.data(), bytes.size());
@@ -49,7 +49,7 @@ void send(const PmixTexts& texts) {
 
 void send_failure(const std::string& sentence) { send({sentence.substr(0, 1000)}); }
 
-// Counts this rank's connections, by PMIx or PMI-1.
+// Counts a connection of this rank, by PMIx or PMI-1, and reports the count to the agent.
 int count_connection(int rank) {
   const MutexLock lock(job().mutex);
   const int count = ++job().connections[rank];
@@ -67,7 +67,7 @@ pmix_status_t on_finalized(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) {
   return PMIX_OPERATION_SUCCEEDED;
 }
 
-// The rank then ends itself, and thereby the job.
+// Accepts the abort: the rank then ends itself, and thereby the job.
 pmix_status_t on_abort(const pmix_proc_t*, void*, int, const char[], pmix_proc_t*, size_t,
                        pmix_op_cbfunc_t, void*) {
   return PMIX_OPERATION_SUCCEEDED;
@@ -125,7 +125,7 @@ pmix_status_t on_fence(const pmix_proc_t procs[], size_t count, const pmix_info_
   return PMIX_SUCCESS;
 }
 
-// Fences collect all values of the ranks, so a missing value does not exist.
+// Reports that a value does not exist, because fences have collected all values of the ranks.
 pmix_status_t on_direct_modex(const pmix_proc_t*, const pmix_info_t[], size_t, pmix_modex_cbfunc_t,
                               void*) {
   return PMIX_ERR_NOT_FOUND;
@@ -135,7 +135,7 @@ void on_done(pmix_status_t status, void* promise) {
   static_cast<std::promise<pmix_status_t>*>(promise)->set_value(status);
 }
 
-// Information of which PMIx keeps copies.
+// Information for PMIx, which keeps copies of it.
 class Infos {
  public:
   ~Infos() {
@@ -156,7 +156,7 @@ class Infos {
     const auto small = static_cast<uint16_t>(number);
     add(key, &small, PMIX_UINT16);
   }
-  // Takes over the other's information.
+  // Adds an array, and takes over the information in `others`.
   void add_array(const char* key, Infos& others) {
     pmix_data_array_t* array = nullptr;
     PMIX_DATA_ARRAY_CREATE(array, others.infos_.size(), PMIX_INFO);
@@ -190,7 +190,7 @@ Status add_maps(const PmixOrder& order, Infos& infos) {
   return {};
 }
 
-// A folder for each rank's files, in a folder that is removed with the server.
+// Returns a folder for one rank's files, in the folder that is removed with the server.
 std::string rank_folder(const std::string& folder, int rank) { return cat(folder, "/", rank); }
 
 void add_rank(const PmixOrder& order, size_t host, size_t place, const std::string& folder,
@@ -245,7 +245,7 @@ Status register_rank(const std::string& job, int rank) {
   return failed("a rank", status);
 }
 
-// The server's port is the end of its address: "horovod.0;tcp4://127.0.0.1:4711".
+// Returns the server's port, the end of its address "horovod.0;tcp4://127.0.0.1:4711".
 Result<std::string> port_of_server(const PmixOrder& order) {
   pmix_proc_t proc;
   PMIX_LOAD_PROCID(&proc, order.job.c_str(),
@@ -262,10 +262,10 @@ Result<std::string> port_of_server(const PmixOrder& order) {
 }
 
 Status init(const PmixOrder& order, const std::string& folder) {
-  // Without memory-mapped files, which a killed rank would leave behind.
+  // Do not use memory-mapped files, which a killed rank would leave behind.
   ::setenv("PMIX_MCA_gds", "hash", 1);
-  // The server passes no topology on: ranks discover it themselves. The server's own discovery,
-  // with hwloc's plugins for OpenCL, X11 and others, takes four fifths of the start.
+  // The server passes no topology on: ranks discover the topology themselves. The server's own discovery, with hwloc's
+  // plugins for OpenCL, X11 and others, would take four fifths of the start.
   ::setenv("HWLOC_SYNTHETIC", "pu:1", 1);
   ::setenv("HWLOC_PLUGINS_PATH", folder.c_str(), 1);
   pmix_server_module_t& module = job().callbacks;

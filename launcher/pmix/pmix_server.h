@@ -1,6 +1,6 @@
-// A PMIx server for the ranks of one host, the launcher's only file that includes PMIx. Its
-// callbacks run on PMIx's own thread and never block: each fence waits on a separate thread. The
-// helper's main starts it.
+// A PMIx server for the ranks of one host. No other file of the launcher includes PMIx. Its callbacks run on
+// PMIx's own thread and never block: each fence waits on a separate thread. The helper's main starts the
+// server.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace hvd::launcher {
 
-// Starts to serve, with its files in `folder`; once per process. Writes messages for the agent to standard
-// output: the port, and the abstract name for PMI-1; {rank, count} when a rank has connected; {} when all
-// ranks have entered a fence; {sentence} when a fence, a barrier or a connection has failed.
+// Starts to serve, with its files in `folder`. Call once per process. Writes messages for the agent to standard output:
+// the port, and the abstract name for PMI-1; {rank, count} when a rank has connected; {} when all ranks have entered a
+// fence; {sentence} when a fence, a barrier or a connection has failed.
 Status start_pmix_server(const PmixOrder& order, const std::string& folder);
 // Cleans up after ranks that did not finalize.
 void end_pmix_server();

@@ -51,7 +51,7 @@ Status check_script(const std::string& script, const CommandPlace& place) {
                              "--stage ."));
 }
 
-// A shell also searches its path for a script.
+// Checks a shell's script, which the shell also searches on its path.
 Status check_script_of_shell(const std::string& script, const CommandPlace& place) {
   const Status status = check_script(script, place);
   if (status.ok() || script.find('/') != std::string::npos) return status;
@@ -108,7 +108,7 @@ Result<CommandFile> find_command(const std::vector<std::string>& command,
   }
   const auto found = find_program(program, place.working_directory, place.search_path);
   if (!found.ok()) {
-    // The error about a word with blanks is more helpful.
+    // If the word has blanks, the error about the word is more helpful.
     const bool is_missing = is_script && program.find(' ') == std::string::npos &&
                             found.error().code() == Code::kNotFound;
     return is_missing ? check_script(program, place) : found.error();
@@ -155,7 +155,7 @@ PythonProgram program_of_python(std::span<const std::string> arguments) {
       return program;
     }
     if (word == "-" || word.starts_with("--")) return program;
-    // In a word of several option letters, the first one with a value ends the word.
+    // In a word of several option letters, the first letter with a value ends the options.
     const size_t value = word.find_first_of("cmhV?WX");
     if (word.substr(0, value).find_first_of("EIPsS") != std::string::npos) {
       program.keeps_path = false;

@@ -1,6 +1,6 @@
-// Finds the file that starts a command on this host. A Python script needs no interpreter before
-// it, and a missing script is an error before any process starts. Reads the file system and changes
-// nothing. Any thread.
+// Finds the file that starts a command on this host. A Python script needs no interpreter before it, and a
+// missing script is an error before any process starts. Reads the file system and changes nothing. Any
+// thread.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,9 @@
 namespace hvd::launcher {
 
 struct CommandFile {
-  std::string path;                  // of the file to execute
-  std::vector<std::string> command;  // its arguments with its name; for NAME.py, with Python first
+  std::string path;  // path of the file to execute
+  // The arguments with the program's name; for NAME.py, with Python before it.
+  std::vector<std::string> command;
 };
 
 // The context in which the command runs.
@@ -24,17 +25,17 @@ struct CommandPlace {
   std::string working_directory;
   std::string search_path;
   const Environment& environment;  // VIRTUAL_ENV and CONDA_PREFIX name the active environment
-  std::string installed_python;    // of the environment that contains horovodrun; may be empty
-  bool lacks_stage = false;        // other hosts may have the script, which --stage would copy
+  std::string installed_python;  // Python of the environment that contains horovodrun; may be empty
+  bool lacks_stage = false;      // the script may exist only on other hosts; --stage would copy it
 };
 
-// A first word NAME.py is a file in the working directory, or else on the search path. With execute permission
-// and "#!" it is executed directly, otherwise by the Python of the active environment, of horovodrun's
-// environment, or on the search path. An error also names a missing script after python3 or sh.
+// Finds the file of a command. A first word NAME.py is a file in the working directory, or else on the search path.
+// With execute permission and "#!" it is executed directly, otherwise by the Python of the active environment, of
+// horovodrun's environment, or on the search path. An error also names a missing script after python3 or sh.
 Result<CommandFile> find_command(const std::vector<std::string>& command,
                                  const CommandPlace& place);
 
-// The Python for scripts there. An error names an environment that this host lacks.
+// Returns the Python for scripts in this place. An error names an environment that this host lacks.
 Result<std::string> python_for_scripts(const CommandPlace& place);
 
 // The program that a Python command runs.
@@ -48,7 +49,7 @@ struct PythonProgram {
 
 // Parses the arguments of a Python, without its own name. Pure.
 PythonProgram program_of_python(std::span<const std::string> arguments);
-// The script in the arguments of a shell; empty for code or standard input. Pure.
+// Returns the script in the arguments of a shell; empty for code or standard input. Pure.
 std::optional<std::string> script_of_shell(std::span<const std::string> arguments);
 
 }  // namespace hvd::launcher

@@ -14,11 +14,11 @@
 
 namespace hvd::launcher {
 
-// The key, in an agent's versions, for the path of the Python that runs the program.
+// The key, among the versions in Prepared, for the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
-// The keys for a host whose ranks use a copy of the launcher's package or the environment of
-// --stage-env, and their values: sent now, or by an earlier job.
+// The keys for a host whose ranks use a copy of the launcher's package or of the environment of --stage-env. Each
+// value states whether the copy was sent now, or by an earlier job.
 inline constexpr const char* kPackageCopy = "copy";
 inline constexpr const char* kEnvironmentCopy = "environment";
 inline constexpr const char* kCopySent = "sent";
@@ -33,12 +33,12 @@ inline constexpr const char* kCores = "cores";
 // "1 of 8", if the affinity mask allows fewer cores than ranks, and the cpuset allows more.
 inline constexpr const char* kBinding = "bound cores";
 
-// The time that a link of a job without a heartbeat timeout (lease_seconds is 0) survives without a connection.
+// The time that a link survives without a connection in a job without a heartbeat timeout (lease_seconds is 0).
 // Both ends wait equally long: an agent that gave up first would end ranks while its launcher still reconnects.
 inline constexpr double kSurviveSeconds = 60;
 
 // After this time without a byte from the other end, a link opens another connection, and uses the
-// present one until then: after a network outage, TCP may send nothing for as long as the outage
+// present connection until then: after a network outage, TCP may send nothing for as long as the outage
 // lasted. `limit_seconds`: the silence after which this end gives up.
 inline double replace_link_after(double limit_seconds) {
   return std::clamp(limit_seconds / 3, 2.0, 15.0);
@@ -54,15 +54,15 @@ struct RankSpec {
   bool has_input = false;  // its standard input comes from the launcher
 };
 
-// The launcher's own package horovod with its library, as an offer to a host.
+// The launcher's own package horovod with its library, as the launcher describes it to a host.
 struct PackageOffer {
   std::string name;     // package_name() of its list; empty: no package
   std::string version;  // of the package
   std::string machine;  // as uname -m prints it
-  // The oldest versions of glibc and of libstdc++'s symbols with which it runs; empty: any.
+  // The oldest versions of glibc and of libstdc++'s symbols with which the package runs; empty: any version.
   std::string glibc, glibcxx;
   uint64_t size = 0;  // bytes of its files
-  // The file in it that runs instead of the job's program on hosts without that program; may be empty.
+  // The file in the package that runs instead of the job's program on hosts without that program; may be empty.
   std::string program{};
 };
 
@@ -76,7 +76,7 @@ struct HostJob {
   uint32_t hosts = 1;     // number of hosts in the plan
   std::string host_name;  // the name in the plan
   std::vector<std::string> command;
-  // The Python of the environment in which horovodrun is installed, for a script without an active environment.
+  // The Python of the environment that contains horovodrun, for a script that is started without an active environment.
   std::string python;
   // The folder of the launcher's own package horovod, for an interpreter without it; may be empty.
   std::string package_folder;
@@ -95,16 +95,17 @@ struct HostJob {
   double lease_seconds = 45;
   // The launcher considers the host lost after this time without a reply; 0: the heartbeat timeout. Not sent.
   double host_timeout_seconds = 0;
-  // Another host may replace this one, so the agent stops its ranks after this time without the
-  // launcher, and kills them without grace after the heartbeat timeout; 0: this host is never replaced.
+  // Set if another host may replace this host: after this time without the launcher, the agent stops
+  // its ranks, and it kills them without grace after the heartbeat timeout. 0: this host is never
+  // replaced.
   double hold_after_seconds = 0;
   bool is_staged = false;         // the staged copy contains the working directory
-  std::string staged_path;        // path in the copy, for PYTHONPATH
+  std::string staged_path;        // path in the copy that PYTHONPATH gets
   bool insecure_compat = false;   // the ranks may be Horovod's own workers
   double kill_grace_seconds = 5;  // between the end signal and SIGKILL
   // The time that the agent of an elastic job waits after SIGTERM while its ranks leave; 0: no wait.
   double leave_grace_seconds = 0;
-  int end_signal = 15;  // SIGTERM or SIGINT: tells the ranks of a job that ends
+  int end_signal = 15;  // SIGTERM or SIGINT: the ranks of a job that ends get it
   static auto fields(auto& job) {
     return std::tie(
         job.job, job.generation, job.host, job.hosts, job.host_name, job.command, job.python,
@@ -115,7 +116,7 @@ struct HostJob {
   }
 };
 
-// The shortest silence after which an end of the host's link gives up, as far as this end knows; 0: never.
+// The shortest silence after which one end of the host's link gives up, as far as this end knows; 0: neither gives up.
 inline double shortest_silence(const HostJob& job) {
   double shortest = 0;
   for (const double limit : {job.lease_seconds, job.host_timeout_seconds, job.hold_after_seconds}) {
@@ -124,12 +125,12 @@ inline double shortest_silence(const HostJob& job) {
   return shortest;
 }
 
-// Candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host; or an agent's
-// addresses for the files of --stage-env.
+// Addresses and port that may become MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host; or the addresses
+// where an agent serves the files of --stage-env.
 struct MasterCandidates {
   uint16_t port = 0;                  // 0: no candidates
   std::array<std::byte, 32> nonce{};  // identifies the program that listens there
-  // Each with its interface; the likeliest first, loopback addresses last.
+  // Each address with its interface; the likeliest address first, loopback addresses last.
   std::vector<std::pair<std::string, std::string>> addresses;
 };
 
@@ -139,7 +140,7 @@ using Reached = std::vector<std::pair<std::string, std::string>>;
 // Data for ranks that is only known when they start: the master endpoint.
 struct StartOrder {
   std::vector<std::pair<std::string, std::string>> environment;  // overrides all other variables
-  // The network interface with which other hosts reach this host, for programs without such a setting.
+  // The interface with which other hosts reach this host, for programs whose interface the user has not chosen.
   std::string interface;
 };
 
@@ -157,7 +158,7 @@ struct RankExit {
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or
   // since the last exit with this flag.
   bool out_of_memory = false;
-  // Rank 0 has failed, and this other user's process listens at MASTER_PORT.
+  // Rank 0 has failed, and a process of this user, who is not the job's user, listens at MASTER_PORT.
   std::optional<uint32_t> master_port_user = {};
   // The limit RLIMIT_CPU in seconds, if the kernel ended the rank because of it; else 0.
   uint64_t cpu_seconds = 0;

@@ -26,7 +26,7 @@ void get(ByteReader& from, Metrics& metrics) {
 namespace hvd::launcher {
 namespace {
 
-// A rank with one step per microsecond would need centuries for more.
+// A rank with one step per microsecond would need centuries to exceed this number.
 constexpr uint64_t kMostSteps = uint64_t{1} << 54;
 
 }  // namespace

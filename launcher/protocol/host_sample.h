@@ -23,10 +23,10 @@ namespace hvd::launcher {
 
 // Bits of TakeSample::groups.
 enum class SampleGroup : uint8_t {
-  kMetrics = 1 << 0,   // HostSample::metrics
-  kGpus = 1 << 1,      // with kMetrics: its GPU fields, which may take half a second
-  kPressure = 1 << 2,  // with kMetrics: its fields of disturbances
-  kSigns = 1 << 3,     // HostSample::signs; similarly below
+  kMetrics = 1 << 0,  // HostSample::metrics
+  kGpus = 1 << 1,  // together with kMetrics: its GPU fields, which may take half a second to read
+  kPressure = 1 << 2,  // together with kMetrics: its fields of disturbances
+  kSigns = 1 << 3,     // HostSample::signs; the following bits name their lists in the same way
   kSteps = 1 << 4,
   kAnnounced = 1 << 5
 };
@@ -63,7 +63,7 @@ struct RankCounts {
   uint64_t steps = 0;
   uint64_t operations = 0, failed_operations = 0;
   uint64_t bytes = 0;
-  uint64_t waited_microseconds = 0;  // until other ranks agreed
+  uint64_t waited_microseconds = 0;  // time until other ranks had agreed
   uint64_t pending = 0;
 };
 RankCounts counts_of(const Metrics& metrics);
@@ -71,23 +71,23 @@ RankCounts counts_of(const Metrics& metrics);
 struct RankMetrics {
   int32_t rank = 0;  // number of its process in the plan
   RankActivity activity = RankActivity::kEnded;
-  uint8_t has_joined = 0;         // it has called hvd.init()
-  uint8_t has_counters = 0;       // its agent can read them
+  uint8_t has_joined = 0;         // the rank has called hvd.init()
+  uint8_t has_counters = 0;       // the agent can read its counters
   int32_t gpu_percent = -1;       // share of time in which its busiest GPU computed; -1: unknown
   uint8_t is_on_disk = 0;         // a process waits for a disk or a network file system (state D)
   int32_t pid = 0;                // pid of its first process; 0: not running
   uint64_t age_milliseconds = 0;  // age of that process
-  // Means over its last training steps; 0 before the first step.
+  // Means over the rank's last training steps; 0 before the first step.
   uint64_t step_microseconds = 0;
-  uint32_t waited_thousandths = 0;      // share of that time until all ranks had agreed
-  uint64_t throttled_microseconds = 0;  // of its cgroup, by a CPU quota; with kPressure
+  uint32_t waited_thousandths = 0;  // share of that time until all ranks had agreed, in thousandths
+  uint64_t throttled_microseconds = 0;  // stopped by a CPU quota of its cgroup; with kPressure
   RankCounts counts{};
   ProcessUsage usage{};
 };
 
 // Counts of a host since its boot.
 struct HostPressure {
-  uint64_t steal_microseconds = 0;  // taken from its processors by a hypervisor
+  uint64_t steal_microseconds = 0;  // time that a hypervisor took from the host's processors
   uint64_t processors = 1;
   uint64_t swapped_in = 0;   // pages
   uint64_t retransmits = 0;  // TCP segments
@@ -96,21 +96,22 @@ struct HostPressure {
 // The sums of the counters of a host's ranks, and the metrics of each rank and its processes.
 struct HostMetrics {
   Metrics sum{};
-  // Milliseconds since the last training step of any rank; -1: no step so far.
+  // Milliseconds since the last training step of any rank; -1: no rank has made a step.
   int64_t step_age = -1;
   HostPressure pressure{};  // with kPressure
   std::vector<RankMetrics> ranks{};
-  std::string remark{};  // about what the agent cannot show, without the host's name; or empty
+  // Describes values that the agent cannot show, without the host's name; or empty.
+  std::string remark{};
 };
 
-// Counts since the start of a rank's processes. A rank makes progress if one changes.
+// Counts since the start of a rank's processes. A change of one count shows that the rank makes progress.
 struct RankSigns {
   int32_t rank = 0;  // number of its process in the plan
   // A process is stopped or traced, or reads user input, which may take any time.
   uint8_t is_excused = 0;
   uint8_t is_hidden = 0;   // the agent lacks permission for some of these values
   uint64_t processes = 0;  // digest of the processes and their sockets
-  // The time that its Python's main thread was running, or runnable.
+  // The time during which the main thread of the rank's Python was running, or runnable.
   uint64_t main_microseconds = 0;
   // CPU time of all other threads and processes, and the sum of their waits for a processor.
   uint64_t other_microseconds = 0, other_delay_microseconds = 0;
@@ -137,7 +138,7 @@ inline constexpr size_t kMostPlaceText = 400;
 struct StepSample {
   uint32_t microseconds = 0;
   uint32_t waited = 0;  // microseconds: longest wait of an operation for other ranks
-  // Both identify the call that ended the step, as in StepLog. Equal on all ranks.
+  // The two members identify the call that ended the step, as in StepLog, and are equal on all ranks.
   uint32_t ended_by = 0;
   uint32_t call = 0;
 };
@@ -170,14 +171,14 @@ struct RankAnnounced {
 struct HostSample {
   std::vector<HostMetrics> metrics{};  // at most one
   std::vector<RankSigns> signs{};
-  std::vector<RankPlace> places{};  // the reply to a question, not to TakeSample
+  std::vector<RankPlace> places{};  // answers Inspect, not TakeSample
   std::vector<RankSteps> steps{};
   std::vector<RankAnnounced> announced{};
 };
-// Returns false if an agent reports impossible values, for example more steps than exist.
+// Returns false if an agent reports impossible values, for example a text above its limit.
 bool is_possible(const HostSample& sample);
 
-// An agent's reply: text to Inspect, else a sample. Empty without a reply.
+// An agent's reply: text for Inspect, else a sample. Empty if the agent did not reply.
 struct HostAnswer {
   std::string text{};
   HostSample sample{};

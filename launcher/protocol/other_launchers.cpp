@@ -58,7 +58,7 @@ bool fits(std::string_view name, std::string_view pattern) {
 }
 
 bool is_of_other_launcher(std::string_view name) {
-  if (name == "SLURM_STEP_GPUS") return false;  // describes the node
+  if (name == "SLURM_STEP_GPUS") return false;  // describes the node, not a rank
   return std::any_of(kOtherLaunchers.begin(), kOtherLaunchers.end(),
                      [&](std::string_view pattern) { return fits(name, pattern); });
 }

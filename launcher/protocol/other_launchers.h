@@ -8,7 +8,7 @@ namespace hvd::launcher {
 // A pattern is a name, or a prefix with a final '*'.
 bool fits(std::string_view name, std::string_view pattern);
 
-// A rank that finds one of these variables would act as a rank of the other launcher, which may
+// Returns whether a rank that finds this variable would act as a rank of another launcher. That launcher may
 // have started horovodrun, or an agent that joins.
 bool is_of_other_launcher(std::string_view name);
 

@@ -1,6 +1,6 @@
-// Decides whether a signal from outside the job must be forwarded to the ranks. A scheduler may
-// signal every process of the host, including the ranks, or only the launcher, the watchdog or the
-// agent. The agent owns it and passes the time. Pure.
+// Decides whether a signal from outside the job must be forwarded to the ranks. A scheduler may signal every
+// process of the host, including the ranks, or only the launcher, the watchdog or the agent. The agent owns
+// this object and passes the time. Pure.
 #pragma once
 
 #include <chrono>
@@ -11,15 +11,15 @@
 
 namespace hvd::launcher {
 
-// The processes of a host, and the launcher, do not get such a signal at exactly the same time.
+// The launcher and the processes of a host get the same signal at slightly different times, at most this far apart.
 constexpr std::chrono::milliseconds kSameSignalFor{250};
-// On a busy host, the watchdog or the agent may be this much later than the other.
+// On a busy host, the watchdog or the agent may get the signal this much later than the other process.
 constexpr std::chrono::milliseconds kLoneSignalFor{1000};
 
 struct OutsideSignal {
   int number = 0;
-  bool is_launchers = false;       // the launcher got it too, or only the launcher
-  bool has_reached_ranks = false;  // watchdog and agent, in two sessions, both got it
+  bool is_launchers = false;       // the launcher got the signal, with an agent or alone
+  bool has_reached_ranks = false;  // watchdog and agent, in two sessions, both got the signal
 };
 
 class OutsideSignals {
@@ -36,10 +36,10 @@ class OutsideSignals {
  private:
   struct Arrival {
     bool by_target[3] = {};
-    bool is_taken = false;  // kept for targets that get it late
+    bool is_taken = false;  // stays in `arrivals_` for targets that get the signal late
     Clock::time_point due;
   };
-  std::map<int, Arrival> arrivals_;  // by number
+  std::map<int, Arrival> arrivals_;  // by signal number
 };
 
 }  // namespace hvd::launcher

@@ -26,9 +26,9 @@ inline constexpr std::string_view kPackageLibrary = "lib";
 
 std::string format_package_list(const std::vector<PackageFile>& files);
 inline constexpr uint64_t kMostPackageBytes = 1 << 30;
-// Frameworks with their CUDA libraries have several GB.
+// Limit for an environment: frameworks with their CUDA libraries have several GB.
 inline constexpr uint64_t kMostEnvironmentBytes = uint64_t{1} << 40;
-// Refuses a path outside the package, and a sum of file sizes above `most`.
+// Refuses a path outside the package, and file sizes whose sum is above `most`.
 Result<std::vector<PackageFile>> parse_package_list(std::string_view text,
                                                     uint64_t most = kMostPackageBytes);
 // The first 32 hexadecimal digits of the hash of the list.

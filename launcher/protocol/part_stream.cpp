@@ -10,7 +10,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kSizeBytes = sizeof(uint32_t);
-// The bytes of a part, plus its path.
+// Space for the bytes of a part, and for its path.
 constexpr size_t kMostRecord = kMostStaged + (8 << 10);
 
 std::string_view raw(const uint64_t& number) {

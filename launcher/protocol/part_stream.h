@@ -37,7 +37,7 @@ HmacKey part_key(const Digest& key, const PartNonces& nonces);
 class PartSealer {
  public:
   PartSealer(const Digest& key, const PartNonces& nonces) : key_(part_key(key, nonces)) {}
-  // Returns the next record. kEnd: the server currently has nothing to send.
+  // Returns the next record. A part of kind kEnd means that the server currently has nothing to send.
   Bytes seal(const StagePart& part);
 
  private:

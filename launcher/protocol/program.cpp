@@ -97,7 +97,7 @@ Status not_on_path(const std::string& program, const std::string& working_direct
   return not_found(std::move(sentence));
 }
 
-// The text after "#!" in a script's first line; empty if the file is not a script.
+// Returns the text after "#!" in a script's first line; empty if the file is not a script.
 std::string interpreter_text(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char buffer[256];
@@ -107,7 +107,7 @@ std::string interpreter_text(const std::string& path) {
   return std::string(text.substr(2, text.find('\n') - 2));
 }
 
-// The words of that line, split as `env -S` would split them.
+// Returns the words of the text after "#!", split as `env -S` would split them.
 std::vector<std::string> interpreter_line(const std::string& path) {
   std::vector<std::string> words;
   for (const std::string& word : split(interpreter_text(path), ' ')) {

@@ -1,6 +1,6 @@
-// Finds the file of a command's program on this host, or the reason why it cannot run, before any
-// process starts. The agent checks the ranks' program with it, and `--check-build` finds Python
-// with it. Reads the file system and changes nothing. Any thread.
+// Finds the file of a command's program on this host, or the reason why the program cannot run, before any process
+// starts. The agent checks the ranks' program with it, and `--check-build` finds Python with it. Reads the file system
+// and changes nothing. Any thread.
 #pragma once
 
 #include <string>
@@ -15,16 +15,16 @@ namespace hvd::launcher {
 // Returns whether the file name of a path is python, python3, python3.11, ...
 bool is_python(std::string_view path);
 
-// The word of a command that names its Python, or null. For `horovodrun --check-build ... --
-// PYTHON`, the tested Python.
+// Returns the word of a command that names its Python, or null. For `horovodrun --check-build ... -- PYTHON`, returns
+// the tested Python.
 std::string* python_word(std::vector<std::string>& command);
 
-// Returns whether the folder contains the package horovod and no other: on an import path it hides nothing.
+// Returns whether the folder contains the package horovod and nothing else that an import path would expose.
 bool has_horovod_alone(const std::string& folder);
 
 // Parses an environment in the kernel's format: "NAME=VALUE" texts, each with a trailing NUL.
 Environment parse_environment(std::string_view text);
-// Returns the value of a variable, or empty if unset.
+// Returns the value of a variable, or an empty text if it is unset.
 std::string_view value_of(const Environment& environment, std::string_view name);
 
 Status check_working_directory(const std::string& directory);
@@ -34,14 +34,14 @@ Status check_working_directory(const std::string& directory);
 Result<std::string> find_program(const std::string& program, const std::string& working_directory,
                                  std::string_view search_path);
 
-// Returns the interpreter in the first line of a script, or empty if it does not exist. For a file
+// Returns the interpreter in the first line of a script, or an empty text if the interpreter does not exist. For a file
 // that is not a script, returns the file's path.
 std::string interpreter_of(const std::string& path, const std::string& working_directory,
                            std::string_view search_path);
 // Returns the options after the interpreter in the first line of a script, for example -I.
 std::vector<std::string> options_of_interpreter(const std::string& path);
-// Returns the Python interpreter that runs the file, or empty if Python does not run it. Follows
-// scripts named python that start the real interpreter.
+// Returns the Python interpreter that runs the file, or an empty text if Python does not run it. Follows scripts named
+// python that start the real interpreter.
 std::string python_of(const std::string& path, const std::string& working_directory,
                       std::string_view search_path);
 

@@ -44,14 +44,14 @@ struct AgentHello {
 };
 
 // From the launcher before Prepare: a piece of the files of --stage. After EnvironmentSource or
-// EnvironmentFilesWanted: of the environment, also from host to host (part_stream.h). After PackageWanted: of the
-// package, as the files "list" (package_list.h) and "packed", the concatenated files, possibly packed by gzip.
+// EnvironmentFilesWanted: a piece of the environment, also from host to host (part_stream.h). After PackageWanted: a
+// piece of the package, as the files "list" (package_list.h) and "packed", all files in one, possibly packed by gzip.
 struct StagePart {
   static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
   StageKind kind = StageKind::kEnd;
   uint32_t mode = 0;
   std::string path;   // within the copy
-  std::string bytes;  // contents of the file; or the target of the link; or the digest of all parts
+  std::string bytes;  // contents of the file, target of the link, or digest of all parts
 };
 // The digest of a part and all previous parts.
 Digest next_digest(const Digest& before, const StagePart& part);
@@ -68,11 +68,11 @@ struct EnvironmentOffer {
   static constexpr MessageType kType{43, "an environment", Sender::kLauncher};
   std::string list;    // package_list.h
   uint64_t space = 0;  // bytes that files and environment take on the host
-  std::string glibc;   // the oldest one with which it runs
-  Digest key{};        // of the connections by which hosts pass the files on (part_stream.h)
+  std::string glibc;   // the oldest glibc with which the environment runs
+  Digest key{};        // key of the connections by which hosts pass the files on (part_stream.h)
 };
-// The first answer to EnvironmentFilesWanted: a host that has the files, or is receiving them, and
-// passes them on. Without a port: no such host, and StageParts follow.
+// The first answer to EnvironmentFilesWanted: a host that passes the files on, because it has them or is receiving
+// them. Without a port: there is no such host, and StageParts follow.
 struct EnvironmentSource {
   static constexpr MessageType kType{45, "the source of an environment", Sender::kLauncher};
   std::string host;
@@ -105,8 +105,8 @@ struct Input {
 struct End {
   static constexpr MessageType kType{9, "an order to end", Sender::kLauncher};
   double grace_seconds = 0;
-  // The signal that ended the launcher, SIGTERM or SIGHUP, or 0. Ranks get it instead of the end
-  // signal unless they already got it, and have the job's grace.
+  // The signal that ended the launcher, SIGTERM or SIGHUP, or 0. Ranks that have not got this signal get it instead of
+  // the end signal. In both cases they have the job's grace.
   int32_t signal = 0;
 };
 // Ends one rank, as End does for all. Exited follows, and the other ranks of the host continue.
@@ -115,9 +115,9 @@ struct EndRank {
   int32_t rank = 0;
   double grace_seconds = 0;
 };
-// The level of detail of a rank's description: its first process; also its descendants, and their
-// Python stacks; one line about the busiest process; like kStacks with library frames, for which
-// py-spy briefly stops the process; or its place, as in HostSample::places.
+// The level of detail of a rank's description. kProcess: its first process. kStacks: also its descendants, and their
+// Python stacks. kActivity: one line about the busiest process. kNativeStacks: like kStacks with library frames, for
+// which py-spy briefly stops the process. kPlaces: its place, as in HostSample::places.
 enum class InspectDetail : uint8_t {
   kProcess = 0,
   kStacks = 1,
@@ -137,20 +137,20 @@ struct TakeSample {
   uint32_t number = 0;  // identifies the request in the answer
   SampleGroups groups;
 };
-// Requests the place of a late rank while others wait for it. Answered by Sampled, without a place
-// if none can be read in time.
+// Asks where a late rank is while others wait for it. Answered by Sampled, without a place
+// if the agent cannot read one in time.
 struct InspectLate {
   static constexpr MessageType kType{70, "a question where a late rank is", Sender::kLauncher};
   uint32_t number = 0;  // identifies the request in the answer
   int32_t rank = 0;
   uint32_t late_microseconds = 0;  // in a step
 };
-// The wait per step of the job's longest waiting rank, the median of the last steps. For StepLog.
+// The wait per step of the rank that waits longest in the job: the median of the last steps. For StepLog.
 struct LongestWait {
   static constexpr MessageType kType{71, "the longest wait of ranks", Sender::kLauncher};
   uint32_t microseconds = 0;  // 0: unknown
 };
-// The launcher has py-spy for hosts without it. Sent before the first Inspect that may need it.
+// Describes the launcher's py-spy to hosts without py-spy. Sent before the first Inspect that may need py-spy.
 struct StackToolOffer {
   static constexpr MessageType kType{61, "an offer of py-spy", Sender::kLauncher};
   PackageOffer
@@ -174,7 +174,7 @@ struct OutputCredit {
   uint32_t number = 0;  // number of the order (Run)
   uint32_t size = 0;
 };
-// Ends the command of a Run, because its client has left.
+// Ends the command of a Run, because the client that requested it has left.
 struct StopRun {
   static constexpr MessageType kType{31, "an order to stop a command", Sender::kLauncher};
   uint32_t number = 0;  // number in the order (Run)
@@ -191,7 +191,7 @@ struct Suspend {
   static constexpr MessageType kType{12, "a suspension", Sender::kLauncher};
 };
 
-// From the agent: the written bytes of the StageParts, or the reason of a failure.
+// From the agent: the written bytes of the StageParts, or the reason why writing failed.
 struct Staged {
   static constexpr MessageType kType{28, "an answer to a part of the code", Sender::kAgent};
   uint64_t taken = 0;
@@ -201,29 +201,29 @@ struct Staged {
 struct Prepared {
   static constexpr MessageType kType{3, "an answer about preparing", Sender::kAgent};
   Status status;
-  MasterCandidates candidates;  // addresses of rank 0's host; empty from other hosts
+  MasterCandidates candidates;  // addresses of rank 0's host; other hosts send none
   std::vector<std::pair<std::string, std::string>>
       versions;          // versions of Python and its packages, for a Python program
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, if the agent sets it
 };
-// During Prepare: the host's ranks need the launcher's package, HostJob::package, and the host has no copy.
+// Sent during Prepare: the host's ranks need the launcher's package, HostJob::package, and the host has no copy.
 struct PackageWanted {
   static constexpr MessageType kType{41, "a request for the package", Sender::kAgent};
 };
-// During Prepare, with --stage-env: the host's Python, for which the launcher chooses the files.
+// Sent during Prepare, with --stage-env: describes the host's Python, for which the launcher chooses the files.
 struct EnvironmentWanted {
   static constexpr MessageType kType{42, "a request for an environment", Sender::kAgent};
   std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
 };
-// Answered by EnvironmentSource. Repeated at most once, if that host stops sending: StageParts then answer it.
+// Answered by EnvironmentSource. Sent once more if the host of that answer stops sending: StageParts then answer it.
 struct EnvironmentFilesWanted {
   static constexpr MessageType kType{44, "a request for the files of an environment",
                                      Sender::kAgent};
-  MasterCandidates server{};  // where this host passes them on; without a port: nowhere
-  uint64_t first = 0;         // the index of the first file that it lacks
-  std::string why{};          // it comes again for this reason
+  MasterCandidates server{};  // where this host passes the files on; without a port: nowhere
+  uint64_t first = 0;         // the index of the first file that the host lacks
+  std::string why{};          // reason why the message is sent once more
 };
-// After StackToolOffer: the agent lacks the launcher's py-spy. StageParts follow, as for PackageWanted.
+// Sent after StackToolOffer: the agent lacks the launcher's py-spy. StageParts follow, as for PackageWanted.
 struct StackToolWanted {
   static constexpr MessageType kType{60, "a request for py-spy", Sender::kAgent};
 };
@@ -247,15 +247,15 @@ struct Joined {
   std::string start, ranks;
   uint8_t has_met = 0;
 };
-// Libraries whose processes usually work together; Finished::is_independent counts them from 2.
+// Libraries whose processes usually work together. In Finished::is_independent, their numbers begin with 2.
 inline constexpr std::array<std::string_view, 3> kParallelLibraries = {"PyTorch", "JAX", "MPI"};
 // The agent's last message: all ranks have ended, all output has been sent, and nothing of the job remains on the host.
 struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   // A sentence about processes that could not be ended and files that went with a staged copy; or empty.
   std::string left_behind;
-  // Whether no evidence shows that ranks know of each other. 0: there is evidence, or may be. 1: a Python program
-  // whose sources have no word about ranks. From 2: a program that has loaded this library of kParallelLibraries.
+  // Whether nothing shows that ranks know of each other. 0: something does, or may. 1: a Python program whose sources
+  // have no word about ranks. From 2: a program that has loaded the library of kParallelLibraries with this number.
   uint8_t is_independent = 0;
 };
 // Number of input bytes that a rank has consumed.
@@ -297,7 +297,7 @@ struct ExecResult {
 struct Pong {
   static constexpr MessageType kType{11, "a pong", Sender::kAgent};
   uint64_t number = 0;
-  // The launcher's silence after which the agent has stopped its ranks, or ends them next; 0: they run.
+  // The launcher's silence after which the agent has stopped its ranks, or will end them next; 0: the ranks run.
   double silent_seconds = 0;
 };
 struct Suspended {
@@ -321,28 +321,28 @@ struct PmixReport {
   uint8_t has_met = 0;
   std::string failure;  // the sentence; the rest is empty
 };
-// The agent leaves an elastic job, for this reason, and waits for End; after
-// HostJob::leave_grace_seconds, Ending follows.
+// The agent leaves an elastic job, for this reason, and waits for End. If no End comes within
+// HostJob::leave_grace_seconds, the agent sends Ending.
 struct Leaving {
   static constexpr MessageType kType{39, "an agent's wish to leave", Sender::kAgent};
   std::string sentence;
 };
-// The agent ends everything, for this reason; the ranks' remaining output, and Finished, follow.
+// The agent ends all ranks, for this reason. The ranks' remaining output and Finished follow.
 struct Ending {
   static constexpr MessageType kType{32, "an agent's end", Sender::kAgent};
   std::string sentence;
-  uint8_t is_by_scheduler = 0;  // the scheduler ends its job there
+  uint8_t is_by_scheduler = 0;  // the scheduler ends its job on this host
 };
-// The agent fails, for this reason; it ends everything and closes the link. From the launcher: it
-// refuses this agent, which ends.
+// From the agent: it fails, for this reason, ends everything and closes the link. From the launcher:
+// it refuses this agent, which then ends.
 struct Failed {
   static constexpr MessageType kType{14, "a failure", Sender::kAgent};
   std::string sentence;
 };
 
-// Only on a link that the agent dialled, before its hello: the launcher's challenge, the agent's
-// answer, the launcher's own proof. See token_proof.h. All releases use the same bytes for these
-// three, for Failed and for the first field of AgentHello, so that they can refuse each other.
+// Sent only on a link that the agent dialled, before its hello: the launcher's challenge, the agent's answer, the
+// launcher's own proof. See token_proof.h. All releases use the same bytes for these three messages, for Failed and for
+// the first field of AgentHello, so that they can refuse each other.
 struct Challenge {
   static constexpr MessageType kType{15, "a challenge", Sender::kOpening};
   Nonce nonce{};
@@ -359,16 +359,16 @@ struct Admission {
   Proof proof{};
 };
 
-// The session of a link, which outlives its connections: see resumable_stream.h. These four
-// messages are sent in frames without records, before the first record of a connection.
+// The session of a link, which outlives the link's connections: see resumable_stream.h. OpenSession, Reattach, Resume
+// and Resumed are sent in frames without records, before the first record of a connection.
 using SessionKey = Digest;
 using SessionId = Digest;
 // From the launcher, on the first connection: the session begins. Records follow, in both directions.
 struct OpenSession {
   static constexpr MessageType kType{34, "a session", Sender::kOpening};
   SessionKey key{};
-  // The time that the agent waits after its connection has ended for a new agent process that
-  // passes it another connection; 0: no wait. An agent that dials does not wait, but dials again.
+  // After its connection has ended, the agent waits this long for a new agent process that passes it another
+  // connection; 0: no wait. An agent that dials the launcher does not wait, but dials again.
   double wait_seconds = 0;
 };
 // From the launcher to a new agent process: pass this connection to the agent of this session.
@@ -377,8 +377,8 @@ struct Reattach {
   SessionId session{};
   Nonce nonce{};
 };
-// From the agent, after Reattach, or instead of Answer: it offers to continue. `received`: the
-// launcher's bytes that it has received.
+// From the agent, after Reattach, or instead of Answer: the agent offers to continue. `received`: the number
+// of the launcher's bytes that the agent has received.
 struct Resume {
   static constexpr MessageType kType{36, "an offer to resume", Sender::kOpening};
   SessionId session{};
@@ -386,7 +386,7 @@ struct Resume {
   uint64_t received = 0;
   Proof proof{};
 };
-// From the launcher: the link continues. Otherwise it sends Failed.
+// From the launcher: the link continues. To refuse the offer, the launcher sends Failed instead.
 struct Resumed {
   static constexpr MessageType kType{37, "an answer to an offer to resume", Sender::kOpening};
   uint64_t received = 0;
@@ -403,14 +403,14 @@ using Message =
                  StackToolOffer, StackToolWanted, EnvironmentSource, InspectLate, LongestWait,
                  TakeSample, Sampled>;
 
-// The messages about ranks, which the launcher's end of the link passes on as they arrive.
+// The messages about ranks, which the launcher's end of the link passes on in the order of their arrival.
 using AgentReport = std::variant<Exited, Joined, Inspected, Sampled, InputTaken, OutputChunk,
                                  ExecResult, PmixReport, Signalled, Leaving, Ending, Finished>;
 
 Bytes encode(const Message& message);
-// Reads only the version of an AgentHello of another release.
+// For an AgentHello of another release, decodes only its version.
 Result<Message> decode(ByteView bytes);
-// Refuses the version of an agent of another release.
+// Returns an error if the agent's version is that of another release.
 Status check_agent_version(std::string_view version);
 
 // The output streams: two for each rank, by its index in HostJob::ranks. Store connections begin at

@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 
 Bytes to_record(const Message& message);
-// Removes the first record from the front of `bytes`; empty if it is incomplete.
+// Removes the first record from the front of `bytes`, and returns its message; empty if the record is incomplete.
 Result<std::optional<Message>> take_record(std::string_view& bytes);
 
 }  // namespace hvd::launcher

@@ -12,7 +12,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr uint32_t kEndOfStream = 1u << 31;
-// The peer stops at kMostKept, so it must receive acknowledgements long before.
+// The peer stops sending at kMostKept unacknowledged bytes, so acknowledgements must reach it long before.
 constexpr uint64_t kAcknowledgeEvery = ResumableStream::kMostKept / 4;
 
 }  // namespace
@@ -50,7 +50,7 @@ Status ResumableStream::acknowledge(uint64_t received) {
   }
   begin_ += received - acknowledged_;
   acknowledged_ = received;
-  // Removes acknowledged bytes, but rarely, since that moves the rest.
+  // Removes acknowledged bytes, but rarely, since each removal moves all other bytes.
   if (begin_ > kept_.size() / 2) {
     kept_.erase(kept_.begin(), kept_.begin() + static_cast<ptrdiff_t>(begin_));
     begin_ = 0;
@@ -103,7 +103,7 @@ Proof ResumableStream::prove(std::string_view who, const Nonce& of_launcher, con
   return HmacKey(key_).sign(message.view());
 }
 
-// Another connection begins, on which the peer expects the bytes from this position on.
+// Prepares for another connection, on which the peer expects the bytes from position `received` on.
 Status ResumableStream::continue_at(uint64_t received) {
   if (received < acknowledged_ || received > sent_at_most_) {
     return internal_error("the far side counts other bytes of the link than this side");

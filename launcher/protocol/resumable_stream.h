@@ -1,13 +1,13 @@
-// One end of a byte stream that continues on another connection after its connection broke. Counts
-// the bytes of both directions, keeps unacknowledged bytes, and sends them again on the next
-// connection, where both ends prove that they have the session's key. Launcher and agent each own
-// one. Pure: opens no connection and reads no clock.
+// One end of a byte stream that continues on another connection after its connection broke. Counts the bytes of both
+// directions, keeps unacknowledged bytes, and sends them again on the next connection, where both ends prove that
+// they have the session's key. Launcher and agent each own one such object. Pure: opens no connection and reads no
+// clock.
 //
 // On a connection, the bytes are sent in records: a length of 32 bits, whose top bit means the end
 // of the stream, the number of bytes that the record's sender has received in the session (64
 // bits), and that many bytes; all numbers are little-endian.
 //
-// The life of the link, which ResumableDuplex of the launcher and LauncherLink of the agent go through by it:
+// The states of the link. ResumableDuplex of the launcher and LauncherLink of the agent pass through them:
 //
 //     connected ──the connection breaks──> broken ──no other connection in time──> lost
 //      │     ^                               │
@@ -35,25 +35,25 @@ class ResumableStream {
   // Both ends must have the same key.
   explicit ResumableStream(const SessionKey& key);
 
-  // Identifies the session. It does not reveal the key.
+  // Returns the identity of the session, which does not reveal the key.
   const SessionId& id() const { return id_; }
 
   // The number of bytes that put() accepts now.
   size_t room() const { return kMostKept - kept().size(); }
   void put(ByteView bytes);
-  // No further bytes follow, on this connection or on another one.
+  // Declares that no further bytes follow, on this connection or on another one.
   void end() { is_ending_ = true; }
-  // True if take() would return bytes, or the end.
+  // Returns whether take() would return bytes, or the end.
   bool has_unsent() const;
   // Returns whether the peer has received everything.
   bool is_acknowledged() const { return kept().empty(); }
-  // The next record for the connection; may be empty. Call it after put(), end() and receive().
+  // Returns the next record for the connection; may be empty. Call it after put(), end() and receive().
   Bytes take();
 
   // Handles bytes from the connection. Removes the records' headers in place, and returns the
   // number of stream bytes, which then lie at the front. An error is final.
   Result<size_t> receive(std::span<std::byte> bytes);
-  // The peer has ended the stream.
+  // Returns whether the peer has ended the stream.
   bool has_ended() const { return is_end_announced_ && left_ == 0; }
 
   // Before the first record of another connection, the agent offers to resume the session, and the
@@ -80,7 +80,7 @@ class ResumableStream {
   size_t begin_ = 0;
   uint64_t acknowledged_ = 0;  // bytes that the peer has received
   uint64_t sent_ = 0;          // bytes put on this connection or acknowledged
-  uint64_t sent_at_most_ = 0;  // on any connection
+  uint64_t sent_at_most_ = 0;  // bytes put on any connection
   bool is_ending_ = false;
   bool is_end_sent_ = false;
 
@@ -88,7 +88,7 @@ class ResumableStream {
   size_t header_size_ = 0;  // bytes of header_ that have arrived
   size_t left_ = 0;         // bytes of the current record that have not arrived
   uint64_t received_ = 0;
-  uint64_t announced_ = 0;  // the part of received_ that was reported to the peer
+  uint64_t announced_ = 0;  // the part of received_ that the peer knows from a record
   bool is_end_announced_ = false;
 };
 

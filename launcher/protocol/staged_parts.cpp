@@ -38,7 +38,7 @@ Status StagedParts::open(const StagedEntry& entry) {
   return {};
 }
 
-// A file without a digest that was truncated after the listing ends early: the agent then detects a wrong total digest.
+// If a file without a digest was truncated after the listing, its parts end early. The agent then finds a wrong digest.
 Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedEntry& entry,
                                                            uint64_t until) {
   if (read_ >= until) return std::optional<StagePart>();

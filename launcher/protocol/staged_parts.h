@@ -1,5 +1,5 @@
-// Files and directories as a sequence of parts, sent from the launcher to a host (--stage, --stage-env, the
-// package), or from host to host. Reads the bytes from disk for each receiver, at the receiver's speed.
+// Sends files and directories as a sequence of parts from the launcher to a host (--stage, --stage-env, the package),
+// or from host to host. Reads the bytes from disk for each receiver, at the receiver's speed.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +34,15 @@ struct StagedEntry {
   std::string remedy{};
 };
 
-// Adds the last entry, with the digest of all previous parts. Reads all files. `option`: as below.
+// Adds the last entry, with the digest of all previous parts. Reads all files. `option`: the flag, for errors.
 Status add_digest(std::vector<StagedEntry>& entries, const std::string& option);
 
 class StagedParts {
  public:
-  // `entries` must outlive this object. `option`: the flag that named them, for errors. `first`: the first entry.
+  // `entries` must outlive this object. `option`: the flag that named the files, for errors. `first`: the first entry.
   StagedParts(const std::vector<StagedEntry>& entries, std::string option, size_t first = 0)
       : entries_(entries), option_(std::move(option)), index_(first) {}
-  // Returns nullopt after the last part, and when it has read `until` bytes of all files.
+  // Returns nullopt after the last part, and once it has read `until` bytes in all.
   Result<std::optional<StagePart>> next(uint64_t until = std::numeric_limits<uint64_t>::max());
   bool has_ended() const { return index_ >= entries_.size(); }
 
@@ -53,11 +53,11 @@ class StagedParts {
 
   const std::vector<StagedEntry>& entries_;
   const std::string option_;
-  size_t index_;  // of the current entry
+  size_t index_;  // index of the current entry
   UniqueFd file_;
   uint64_t offset_ = 0;  // bytes read from the entry
   uint64_t read_ = 0;    // bytes read from all files
-  Sha256 hash_;          // of the entry
+  Sha256 hash_;          // hash of the current entry's bytes
 };
 
 }  // namespace hvd::launcher

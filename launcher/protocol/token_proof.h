@@ -1,5 +1,5 @@
-// The keys and proofs with which an agent that connects to its launcher, and the launcher, show
-// that they have the same token, without sending it. Pure.
+// The keys and proofs for a connection between an agent and its launcher: each end proves that it has the
+// token, without sending it. Pure.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agen
                   std::string_view name);
 Proof prove_launcher(ByteView token, const Nonce& of_launcher, const Nonce& of_agent);
 
-// The time does not depend on the position of the first difference.
+// The duration does not depend on the position of the first difference, so it reveals nothing to an attacker.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace hvd::launcher

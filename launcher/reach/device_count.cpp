@@ -26,7 +26,7 @@ class NoEvents : public AgentEvents {
   void on_store_connection(net::StreamSocket) override {}
 };
 
-// The options for reaching the hosts, without files, package, directory or program of the user.
+// Returns the options for reaching the hosts, without files, package, directory or program of the user.
 Result<Options> counting_job(const Options& options) {
   Options job;
   job.command = {"sh"};
@@ -58,7 +58,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   HostJobs host_jobs(job, plan, table, 0, identity);
   HVD_RETURN_IF_ERROR(host_jobs.read());
   for (HostRun& host : table.hosts()) host.set_events(std::make_unique<NoEvents>());
-  ResolvedEnvironment environment;  // stays empty: no --stage-env here
+  ResolvedEnvironment environment;  // stays empty, because no host gets --stage-env here
   HostStartup startup(loop, job, table, host_jobs, nullptr, environment);
   std::vector<Status> errors;
   net::asio::co_spawn(loop, startup.reach(),
@@ -71,7 +71,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   std::vector<int> counts;
   for (HostRun& host : table.hosts()) {
     if (errors.empty()) counts.push_back(count_of(*host.link(), options.settings.hosts.slots_by));
-    host.release();  // must precede the end of `startup`, whose spawners the link uses
+    host.release();  // must precede the end of `startup`, which owns the spawners that the link uses
   }
   if (!errors.empty()) return errors.front();
   return counts;

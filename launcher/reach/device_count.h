@@ -1,5 +1,5 @@
 // Queries the agents of hosts for their GPUs and cores before the plan is made, for --slots-per-host gpu. Starts no
-// rank. The launcher's command calls it. Blocks until all agents have answered.
+// rank. The launcher's command calls this code. Blocks until all agents have answered.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// The chosen hosts. For a host without a number of slots from the user, the agent counts the slots.
+// Returns the chosen hosts. If the user has given no number of slots for a host, its agent counts the slots.
 Result<std::vector<Host>> choose_hosts_with_slots(const Options& options);
 
 }  // namespace hvd::launcher

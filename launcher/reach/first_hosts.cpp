@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A wait is reported after kUntilReported, and then every kReportedAgain.
+// A wait is reported after kUntilReported, and then at intervals of kReportedAgain.
 constexpr std::chrono::seconds kUntilReported{3};
 constexpr std::chrono::seconds kReportedAgain{60};
 constexpr std::chrono::seconds kSoon{4};
@@ -106,7 +106,7 @@ class Wait {
   net::Task<Status> wait() {
     if (discovery_) {
       auto first = co_await discovery_->first();
-      // After a failure of a later run, the hosts of the last answer remain.
+      // After a failure of a later run of the script, the hosts of its last answer remain.
       if (!first.ok() && signal_ == 0 && history_ == nullptr) co_return first.status();
       if (first.ok()) take(*std::move(first));
       discovery_->watch([this](const std::vector<Host>& hosts) {
@@ -121,7 +121,7 @@ class Wait {
 
   net::Task<Status> wait_for_slots() {
     const auto start = Clock::now();
-    // Launches that never had ranks share one time limit.
+    // Launches that follow each other without ranks share one time limit.
     if (history_ != nullptr && !history_->waits_since) history_->waits_since = start;
     const auto since = history_ != nullptr ? *history_->waits_since : start;
     const double seconds = elastic_timeout(settings_);
@@ -133,7 +133,7 @@ class Wait {
       const auto next = next_start(now);
       const int slots = slots_of(usable(now));
       const bool has_enough = slots >= wanted_;
-      // Wait for a host that can start again soon: its later start would be another change.
+      // Wait for a host that can start again soon, because its later start would be another change of the ranks.
       const bool is_soon = next && *next <= start + kSoon;
       if (has_enough && !is_soon && (now < limit || since == start)) break;
       if (now >= limit) co_return too_late(slots, seconds);

@@ -19,7 +19,7 @@ struct FirstHosts {
 // Prints the reason for the wait. Returns an error if the script fails, or if there are too few slots for
 // --elastic-timeout seconds. Without a script, returns the hosts from the settings or the scheduler.
 Result<FirstHosts> wait_for_first_hosts(const Options& options);
-// The hosts for the next launch of the job with this history, with slots for at least --min-np ranks.
+// Returns the hosts for the next launch of the job with this history, with slots for at least --min-np ranks.
 Result<FirstHosts> wait_for_next_hosts(const Options& options, JobHistory& history);
 
 }  // namespace hvd::launcher

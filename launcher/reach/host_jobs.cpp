@@ -24,7 +24,7 @@ namespace {
 // Seconds that an agent may need to kill its ranks.
 constexpr double kToKill = 2;
 
-// python/horovod/runner/_calls.py computes the same key.
+// Returns the key of a rank's result, as python/horovod/runner/_calls.py computes it.
 std::string result_key(const Secret& results, int rank) {
   return to_hex(results.sign(as_bytes(cat("horovod.run result 1\n", rank))));
 }
@@ -45,7 +45,7 @@ void remove_settings_of_indexes(Environment& environment, const EnvironmentChoic
   });
 }
 
-// A --kill-grace up to this many seconds is not compared with Slurm's KillWait.
+// A --kill-grace of at most this many seconds is not compared with Slurm's KillWait.
 constexpr double kShortGrace = 2;
 
 }  // namespace
@@ -62,7 +62,7 @@ HostJobs::HostJobs(const Options& options, const SlotPlan& plan, const HostTable
       grace_(options.settings.end.kill_grace),
       end_signal_(to_lower(options.settings.end.end_signal) == "int" ? SIGINT : SIGTERM) {}
 
-// After a cancel, Slurm kills the remaining processes of a step at KillWait, so the grace period must be shorter.
+// Limits the grace period: after a cancel, Slurm kills the remaining processes of a step at KillWait.
 void HostJobs::end_before_slurm() {
   if (grace_ <= kShortGrace || !methods_.has_steps()) return;
   const auto seconds = read_kill_wait();
@@ -90,7 +90,7 @@ Status HostJobs::read() {
   std::error_code error;
   directory_ = std::filesystem::current_path(error).string();
   if (error) return system_error("cannot find the current directory", error.value());
-  // Keep the user's spelling of the directory: the resolved path may not exist on other hosts.
+  // Keep the user's spelling of the directory, because the resolved path may not exist on other hosts.
   const std::string logical = environment_variable("PWD").value_or("");
   if (logical.starts_with('/') && std::filesystem::equivalent(logical, directory_, error)) {
     directory_ = logical;
@@ -150,8 +150,8 @@ void HostJobs::cancel() {
   for (ScriptRun* const question : questions_) question->kill();
 }
 
-// This machine has the package itself, so a host on it needs a copy only if other packages are in the package's folder.
-// Otherwise the package is not read, which saves 10 ms.
+// Offers the package to a host. This machine has the package itself, so it needs a copy only if the package's folder
+// also has other packages. If no host needs a copy, the package is not read, which saves 10 ms.
 void HostJobs::offer_package(HostJob& job, bool is_local) {
   job.shipping = shipping_of(options_.settings.job);
   if (job.shipping == Shipping::kNever) return;
@@ -162,7 +162,7 @@ void HostJobs::offer_package(HostJob& job, bool is_local) {
   if (is_local || job.shipping == Shipping::kWhereMissing) job.package_folder = folder;
   if (is_local && has_horovod_alone(folder)) return;
   if (!std::exchange(is_package_read_, true)) {
-    // A check of the hosts runs this horovodrun on each host.
+    // `--check-build -H` runs this horovodrun on each host.
     const bool is_check = options_.command.front() == programs + "/horovodrun";
     auto package = read_own_package(programs, is_check);
     if (package.ok())
@@ -254,7 +254,7 @@ HostJob HostJobs::job_of(const HostRun& host, bool is_local) {
   if (is_elastic_ || options_.settings.job.max_restarts.value > 0) {
     job.hold_after_seconds = silence.host_timeout_seconds;
   }
-  // If an elastic job can continue without a silent host, it abandons the host earlier than this.
+  // If an elastic job can continue without a silent host, the job abandons the host earlier than this limit.
   if (is_elastic_) {
     job.host_timeout_seconds = std::max(job.host_timeout_seconds, silent_ranks_end_after());
   }

@@ -1,6 +1,6 @@
-// Builds the input of each host's agent: how to reach the host, the command, its directory, the staged
-// code and the ranks' environment. Owns the settings that it read from this machine. Opens no
-// connection. JobLaunch owns it; HostStartup calls it. Lives on the launch's thread.
+// Builds the input of each host's agent: how to reach the host, the command, its directory, the staged code and the
+// ranks' environment. Owns the settings that it has read from this machine. Opens no connection. JobLaunch owns this
+// object; HostStartup calls it. Lives on the launch's thread.
 #pragma once
 
 #include <cstdint>
@@ -37,26 +37,26 @@ class HostJobs {
   HostJob job_of(const HostRun& host, bool is_local);
   // Adds the variables derived from the master endpoint, and removes those that --no-torch-env excludes.
   void complete(StartOrder& order) const;
-  // The package that job_of() offers to hosts; null if this machine has none: an error was printed.
+  // Returns the package that job_of() offers to hosts; null, after a printed error, if this machine has none.
   const std::shared_ptr<const OwnPackage>& package() const { return package_; }
   SpawnTarget target_of(const Host& host) const;
-  // For a host that starts while the job runs: it may have joined the Slurm allocation. Call before target_of().
+  // Call before target_of() for a host that starts while the job runs: the host may have joined the Slurm allocation.
   net::Task<void> find_node(net::asio::any_io_executor executor, Host host);
-  // Makes each find_node() return soon.
+  // Makes each running find_node() return soon.
   void cancel();
-  // The shortest lease of all hosts.
+  // Returns the shortest lease of all hosts.
   double lease_seconds() const { return methods_.silence().lease_seconds; }
   double host_timeout(const HostRun& host) const { return silence_of(host).host_timeout_seconds; }
   // After this many seconds without a message from a host, its ranks have ended, even if a job can replace them.
   double silent_ranks_end_after() const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }
-  // A sentence for the user if the command contains another launcher; else empty.
+  // Returns a sentence for the user if the command contains another launcher; else an empty text.
   const std::string& remark() const { return remark_; }
-  // The secret that the parent process of --store-fd gets. Each rank gets only its own key, made from this secret, and
-  // proves by the key that the rank itself stored its result.
+  // Returns the secret that the parent process of --store-fd gets. Each rank gets only its own key, made from this
+  // secret. The key proves that the rank itself has stored its result.
   const Secret& results_secret() const { return results_secret_; }
-  // Seconds between the end signal and SIGKILL when the job ends.
+  // Returns the seconds between the end signal and SIGKILL when the job ends.
   double grace() const { return grace_; }
   int end_signal() const { return end_signal_; }
 
@@ -64,8 +64,8 @@ class HostJobs {
   void offer_package(HostJob& job, bool is_local);
   void end_before_slurm();
   Environment environment_of(const JobEnvironment& shared, bool is_local) const;
-  // Whether ranks in a Slurm allocation get the variables of srun's tasks. Ranks of an elastic job change, so they get
-  // no SLURM_NTASKS and SLURM_PROCID: frameworks then do not treat them as Slurm tasks.
+  // Returns whether ranks in a Slurm allocation get the variables of srun's tasks. Ranks of an elastic job change, so
+  // they get no SLURM_NTASKS and SLURM_PROCID: frameworks then do not treat these ranks as Slurm tasks.
   bool has_places_in_slurm() const;
   Environment place_of(const RankRun& rank) const;
   SilenceLimits silence_of(const HostRun& host) const { return methods_.of(host.host()).silence; }
@@ -82,7 +82,7 @@ class HostJobs {
   const int end_signal_;
   std::string agent_;
   std::string directory_;
-  bool joins_torchruns_ = false;  // torchrun's processes on all hosts are one world
+  bool joins_torchruns_ = false;  // torchrun's processes on all hosts form one world
   std::string torchrun_port_;     // set by the user, or empty
   std::string remark_;
   std::shared_ptr<const StagedCode> code_;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kProgressAfter{700};
 constexpr std::chrono::milliseconds kProgressEvery{200};
 
-// The hosts whose versions have this key: each uses a copy. Those that received the copy now are also in `receivers`.
+// Returns the hosts whose versions have this key, since they use a copy; `receivers` are hosts that received it now.
 CopyHolders copies_of(const std::vector<const HostRun*>& hosts, std::string_view key) {
   CopyHolders copies;
   for (const HostRun* const host : hosts) {
@@ -58,7 +58,7 @@ net::Task<std::vector<Status>> HostStartup::reach() {
   std::vector<Status> errors =
       co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
   environment_.end_chain();
-  // A file that cannot be resolved is one error for the job, and not one for each host.
+  // If a file cannot be resolved, report one error for the job, and not one error for each host.
   const std::string cause = environment_.failure();
   const auto is_cause = [&](const Status& error) { return error.message().ends_with(cause); };
   const auto first = std::ranges::find_if(errors, is_cause);
@@ -136,7 +136,7 @@ HostStart HostStartup::start_of(HostRun& host) {
 }
 
 void HostStartup::report_copies(const std::vector<const HostRun*>& hosts) const {
-  // Not for a check of the hosts: other programs read its output.
+  // Print nothing for a check of the hosts, because other programs read its output.
   const auto& package = host_jobs_.package();
   if (package && !package->offer.program.empty()) return;
   const EnvironmentUse environment{.file = environment_.name(),
@@ -168,7 +168,7 @@ net::Task<void> HostStartup::show_progress(JobOutput& output) {
   for (auto wait = kProgressAfter;; wait = kProgressEvery) {
     progress_.expires_after(wait);
     const auto [error] = co_await progress_.async_wait(net::use_tuple);
-    // A cancel has no effect on a wait that has already ended.
+    // Cancelling the timer has no effect on a wait that has already ended.
     if (error || is_reached_) co_return;
     output.terminal().show_status(
         progress_line(progress_of(hosts_), terminal_width(STDERR_FILENO)));

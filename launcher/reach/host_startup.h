@@ -1,6 +1,6 @@
 // Starts the agents of all hosts before any rank starts, shows the progress of each host, and compares the agents'
-// reports. Owns the spawners and the preflight; starts no rank. JobLaunch and the device count own and call it. Lives
-// on the launch's loop, and outlives the links of the hosts.
+// reports. Owns the spawners and the preflight; starts no rank. JobLaunch and the device count own one such object
+// each. Lives on the launch's loop, and outlives the links of the hosts.
 #pragma once
 
 #include <string>
@@ -22,21 +22,21 @@ namespace hvd::launcher {
 
 class HostStartup {
  public:
-  // All arguments outlive this object. `join_queue`: the queue in which the hosts have joined, or null. `environment`:
-  // the environment that the job's earlier launches resolved.
+  // All arguments must outlive this object. `join_queue`: the queue in which the hosts have joined, or null.
+  // `environment`: the environment that the job's earlier launches have resolved.
   HostStartup(net::asio::io_context& loop, const Options& options, HostTable& hosts,
               HostJobs& host_jobs, JoinQueue* join_queue, ResolvedEnvironment& environment);
 
-  // Starts the agents of all hosts, up to the state held. Returns the errors of Preflight::run().
+  // Starts the agents of all hosts, until the hosts are held. Returns the errors of Preflight::run().
   net::Task<std::vector<Status>> reach();
   struct Outcome {
     std::vector<Status> errors;
     std::vector<std::string> warnings;  // hosts that reach no address of rank 0's host
   };
-  // Reaches all hosts, and shows the progress on `output`. Call once. Afterwards all hosts are held and have their
-  // start orders, unless there was an error or a cancel().
+  // Reaches all hosts, and shows the progress on `output`. Call once. When the call returns, all hosts are held and
+  // have their start orders, unless there was an error or a cancel().
   net::Task<Outcome> run(JobOutput& output);
-  // Call after run(). Starts the agent of one more host, up to the state held.
+  // Call after run(). Starts the agent of one more host, until the host is held.
   net::Task<Status> add(HostRun& host);
   // Makes run() and add() return, and ends the agents that are not held yet.
   void cancel();
@@ -46,7 +46,7 @@ class HostStartup {
   // Prints the hosts whose ranks use a copy of the launcher's package, or an environment of --stage-env.
   void report_copies(const std::vector<const HostRun*>& hosts) const;
   net::Task<void> show_progress(JobOutput& output);
-  // Prints how the hosts differ. Returns whether all have PMIx.
+  // Prints how the hosts differ. Returns whether all hosts have PMIx.
   bool compare(JobOutput& output) const;
   void find_lost(Outcome& outcome);
 

@@ -23,25 +23,25 @@ struct OwnPackage {
   std::vector<std::string> files;  // paths on this machine, in the order of the list
 };
 
-// `folder`: the folder of the launcher's program. Null if the package or the library is not next to that folder.
+// Reads the package next to `folder`, the folder of the launcher's program; null if package or library is missing.
 // `has_program`: includes bin/horovodrun, for a job that runs it.
 Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& folder,
                                                            bool has_program = false);
 
-// A package that contains only one program of this machine, with this name.
+// Returns a package that contains only one program of this machine, with this name.
 Result<std::shared_ptr<const OwnPackage>> read_program_package(const std::string& path,
                                                                const std::string& name);
 
-// The package in the form sent to hosts: packed by gzip when the first host needs it, and kept for
-// the others. HostStartup owns it. Lives on the launch's loop, and never blocks the loop.
+// The package in the form for hosts: packed by gzip when a host first needs it, and kept for other hosts. HostStartup
+// owns it. Lives on the launch's loop, and never blocks the loop.
 class PackageArchive {
  public:
   explicit PackageArchive(const net::asio::any_io_executor& executor)
       : executor_(executor), is_packed_(executor) {}
 
-  // Returns the parts for one host. They must not outlive this object.
+  // Returns the parts for one host. This object must outlive the parts.
   net::Task<Result<AgentLink::NextPart>> parts(std::shared_ptr<const OwnPackage> package);
-  // The bytes sent to each host; 0 before the first host.
+  // Returns the bytes sent to each host; 0 before the first host.
   uint64_t packed_size() const { return packed_ && packed_->ok() ? (*packed_)->size() : 0; }
 
  private:
@@ -52,7 +52,7 @@ class PackageArchive {
   bool is_packing_ = false;
   std::optional<Result<std::string>> packed_;
   std::shared_ptr<const OwnPackage> package_;  // set when packed_ is set
-  std::vector<StagedEntry> files_;             // refer to both
+  std::vector<StagedEntry> files_;             // refer to package_ and packed_
 };
 
 }  // namespace hvd::launcher

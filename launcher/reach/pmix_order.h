@@ -1,5 +1,5 @@
 // Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the registration to
-// each host's start order. HostStartup calls it. Pure.
+// each host's start order. HostStartup calls this code. Pure.
 #pragma once
 
 #include <vector>

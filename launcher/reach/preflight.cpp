@@ -16,26 +16,26 @@
 namespace hvd::launcher {
 namespace {
 
-// Seconds that other hosts get after the first failure, and all hosts after cancel().
+// Seconds that other hosts get after the first failure, and that all hosts get after cancel().
 constexpr double kAfterFailure = 2;
 constexpr double kAfterCancel = 1;
 
-// The share of --start-timeout for "resolve" and "connect", which take far less than a second when
-// they work. The other stages are limited only by --start-timeout as a whole. The launcher passes no
-// time limit to ssh.
+// The share of --start-timeout for "resolve" and "connect", which take far less than a second when they
+// work. Other stages have no limit except --start-timeout for all stages. The launcher passes no time limit
+// to ssh.
 constexpr double kShareOfShortStages = 0.5;
 
-// The stage as messages name it.
+// Returns the stage's name for messages.
 std::string_view stage_of(const HostRun& host) {
   return host.state() <= HostState::kConnecting ? to_string(host.stage()) : "prepare";
 }
 
-// Whether the stage is a name lookup or a connection.
+// Returns whether the stage is a name lookup or a connection.
 bool is_short(SpawnStage stage) {
   return stage == SpawnStage::kResolve || stage == SpawnStage::kConnect;
 }
 
-// The likely cause of a stage that takes too long. `try_command`: a command that shows more, or empty.
+// Returns the likely cause of a stage that takes too long. `try_command`: a command that shows more, or empty.
 std::string likely_cause(const HostRun& host, const std::string& try_command) {
   const std::string seen = try_command.empty() ? "" : cat("; run '", try_command, "' to see it");
   if (host.state() != HostState::kConnecting)
@@ -61,7 +61,7 @@ std::string likely_cause(const HostRun& host, const std::string& try_command) {
   return "it is slow";
 }
 
-// The way in which the host's agent starts, for --verbose.
+// Returns how the host's agent starts, for --verbose.
 std::string way_to(const SpawnTarget& target, bool is_local) {
   if (is_local) return "it is this machine, so its agent is a child of the launcher";
   if (target.is_step) return "it is a node of the Slurm job, so srun starts its agent";
@@ -93,7 +93,7 @@ std::string_view reason_of(SpawnStage stage) {
   return "";
 }
 
-// Whether the user names another account, for which only ssh can start ranks.
+// Returns whether the user names another account, for which only ssh can start ranks.
 bool is_somebody_else(const std::string& user) {
   if (user.empty()) return false;
   const passwd* self = ::getpwuid(::geteuid());
@@ -124,7 +124,7 @@ struct Preflight::Attempt {
   std::string try_command;
   std::shared_ptr<AgentLink> link;  // moved to the host when it is held
   net::asio::cancellation_signal cancel;
-  bool is_over = false;  // it has ended or was abandoned
+  bool is_over = false;  // the attempt has ended or was abandoned
   bool is_getting_environment = false;
   Status status;
 };
@@ -136,13 +136,13 @@ struct Preflight::Attempts {
   std::vector<std::shared_ptr<Attempt>> all;
   net::asio::steady_timer changed;
   bool is_cancelled = false;
-  bool is_abandoned = false;  // hosts that end from now on are dropped
+  bool is_abandoned = false;  // hosts that end later are dropped
 };
 
 Preflight::Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote)
     : executor_(std::move(executor)), local_(local), remote_(remote) {}
 
-// The links' owners may end before the loop, so destroy the links here.
+// The owners of links may end before the loop, so destroy the links here.
 Preflight::~Preflight() {
   for (const auto& attempts : running_) {
     for (const auto& attempt : attempts->all) attempt->link.reset();
@@ -292,7 +292,8 @@ Deadline Preflight::give_up_late_ones(Attempts& attempts) {
   return next;
 }
 
-// Called at the deadline. If hosts have not requested the environment, abandons only them: others may wait for them.
+// Called at the deadline. If some hosts have not requested the environment, abandons only them: other hosts may wait
+// for them.
 void Preflight::give_up_all(Attempts& attempts, double seconds) {
   const auto has_not_asked = [](const auto& attempt) {
     return !attempt->is_over && !attempt->is_getting_environment;

@@ -1,5 +1,6 @@
-// Brings the agents of hosts up, from planned to held. Each agent checks its host's part of the job. Starts no rank.
-// HostStartup owns and calls it. Lives on the launch's loop. It and the hosts must outlive the loop's run.
+// Starts the agents of hosts, and waits until the hosts are held. Each agent checks its host's part of the job. Starts
+// no rank. HostStartup owns this object. Lives on the launch's loop. The object and the hosts must outlive the loop's
+// run.
 #pragma once
 
 #include <functional>
@@ -30,14 +31,14 @@ struct HostStart {
 
 class Preflight {
  public:
-  // The spawners outlive this object.
+  // The spawners must outlive this object.
   Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote);
   ~Preflight();
 
-  // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all are held.
-  // After the first failure the other hosts have 2 s to report their own errors, and are then dropped.
-  // `timeout_seconds` (--start-timeout) limits all stages of a host together, ssh included, until a host gets its
-  // environment; getting the environment has no limit. Several calls may run at once, for different hosts.
+  // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all hosts are held. After the
+  // first failure, the other hosts have 2 s to report their own errors, and are then dropped. `timeout_seconds`
+  // (--start-timeout) limits the sum of all stages of a host, including ssh, until the host gets its environment;
+  // getting the environment has no limit. Several calls may run at once, for different hosts.
   net::Task<std::vector<Status>> run(std::vector<HostStart> hosts, double timeout_seconds);
   // Makes each run() return, and ends the agents that are not held yet.
   void cancel();

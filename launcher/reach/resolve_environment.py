@@ -1,9 +1,9 @@
-"""Chooses and fetches the wheels of an environment for the hosts of a job, and prints them with their hashes.
+"""Chooses and fetches the wheels of an environment for the hosts of a job, and prints their names with their hashes.
 
-Arguments: the file or directory of --stage-env, Python and machine and glibc of the hosts, the folder of the cache, and
-"build" where a package without a wheel may be built here. Prints "refused SENTENCE", or "folder FOLDER", "needs BYTES
-GLIBC" and a line for each file: a wheel, or the archive of an environment. A file lies in FOLDER under its hash. An
-archive of the user stays where it is: "file PATH" in place of "folder FOLDER".
+Arguments: the file or directory of --stage-env; Python, machine and glibc of the hosts; the folder of the cache; and
+"build" if a package without a wheel may be built here. Prints "refused SENTENCE", or "folder FOLDER", "needs BYTES
+GLIBC" and a line for each file: a wheel, or the archive of an environment. A file in FOLDER has its hash as its name.
+An archive of the user stays in its place: "file PATH" is then printed in place of "folder FOLDER".
 """
 
 import collections
@@ -26,7 +26,7 @@ import zipfile
 # Options of a requirements file that name package sources.
 SOURCES = ("-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links", "--no-index", "--trusted-host")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-# uv's names of pip's variables.
+# The names of pip's variables, by the name of the same variable of uv.
 VARIABLES = {
     "UV_INDEX_URL": "PIP_INDEX_URL",
     "UV_DEFAULT_INDEX": "PIP_INDEX_URL",
@@ -34,12 +34,12 @@ VARIABLES = {
     "UV_INDEX": "PIP_EXTRA_INDEX_URL",
     "UV_FIND_LINKS": "PIP_FIND_LINKS",
 }
-# The newest version of glibc for which uv has a platform.
+# The newest version of glibc (2.40) for which uv has a platform.
 NEWEST_OF_UV = 40
 OLDEST_OF_UV = (17, 28, 31)
 # The hash option in a requirements line, up to its digits.
 HASH = r"""--hash[=\s]\s*["']?(\w+):"""
-# Prints the version of a Python and its pip command: its own, or that of a new environment.
+# Prints the version of a Python and the words that start pip: the pip of this Python, or the pip of new environments.
 FIND_PIP = """
 import glob, os, sys
 try:
@@ -54,7 +54,7 @@ print("%d.%d" % sys.version_info[:2], *words, sep="\\n")
 
 
 class Refused(Exception):
-    """Why there is no environment, in a sentence; and the part of it that pip or uv has printed, or nothing."""
+    """Why an environment cannot be made, in a sentence; and the part of it that pip or uv has printed, or nothing."""
 
     def __init__(self, sentence, cause=""):
         super().__init__(sentence)
@@ -67,9 +67,9 @@ def environment():
     }
     for name, theirs in VARIABLES.items():
         if name in kept:
-            # uv allows a name before an address.
+            # uv allows a name before an address, and pip does not.
             kept.setdefault(theirs, re.sub(r"(^|\s)[\w.-]+=(?=\w+://)", r"\1", kept[name]))
-    # Rebuilt wheels then have the same bytes, so hosts need not install them again.
+    # Wheels that are built again then have the same bytes, so hosts need not install them again.
     kept.setdefault("SOURCE_DATE_EPOCH", "315532800")
     kept.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PIP_QUIET="0")
     return {**kept, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
@@ -80,7 +80,7 @@ def without_passwords(text):
 
 
 def cause_of(output):
-    """The sentences of pip or uv about what failed, on one line."""
+    """Returns the sentences of pip or uv about the failure, on one line."""
     cause = re.search(r"^\s*(?:cause:|╰─▶)(.*?)(?:\n\s*\n|\Z)", without_passwords(output), re.MULTILINE | re.DOTALL)
     if cause:
         chain = re.sub(r"\s(?:cause:|╰─▶|├─▶)\s", ": ", cause[1].replace("│", " "))
@@ -105,7 +105,7 @@ class Target:
 
     def __init__(self, python, machine, glibc):
         self.python = ".".join(python.split(".")[:2])
-        self.full = python  # packages exclude single versions; X.Y alone would be X.Y.0
+        self.full = python  # packages exclude single versions, and X.Y alone would mean X.Y.0
         self.machine = machine
         if not re.fullmatch(r"2\.\d{1,3}", glibc):
             raise Refused("the hosts have another C library than glibc, for which it chooses no wheels: install there")
@@ -133,7 +133,7 @@ class Target:
 
 
 def joined_lines(text):
-    """The lines of a file of requirements as uv divides them, without comments. A comment ends with its line, also
+    """Returns the lines of a requirements file as uv divides them, without comments. A comment ends with its line, even
     after a backslash."""
     line = ""
     for part in re.split(r"\r\n|\r|\n", text):
@@ -149,7 +149,7 @@ def joined_lines(text):
 
 
 def text_of(path):
-    """The content of a file, also of one that a server has."""
+    """Returns the content of a file of this machine or of a server."""
     if "://" not in path:
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
@@ -157,14 +157,14 @@ def text_of(path):
         with urllib.request.urlopen(path, timeout=60) as answer:
             return answer.read().decode("utf-8-sig")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        # The error's text may contain the password.
+        # The text of the error may contain the password.
         raise Refused(
             f"{without_passwords(path)} cannot be read ({type(error).__name__}): name a file of this machine"
         ) from None
 
 
 def read_requirements(path, seen, reads_servers, is_constraint=False):
-    """The lines of a file of requirements and of those that it names: their folders, and whether they only limit."""
+    """Yields (folder, line, is a constraint) for the lines of a requirements file and of the files that it includes."""
     if path in seen:
         return
     seen.add(path)
@@ -181,7 +181,7 @@ def read_requirements(path, seen, reads_servers, is_constraint=False):
 
 
 def hashes_of(line):
-    """The hashes of a line of requirements: its options, and that of an address."""
+    """Returns the hashes of a requirements line: of its options, and of an address."""
     found = re.findall(rf"(?:{HASH}|[#&](sha\d+|md5)=)([0-9a-fA-F]+)", line)
     return {f"{option or part}:{digest}".lower() for option, part, digest in found}
 
@@ -191,7 +191,7 @@ def without_hashes(line):
 
 
 def package_of(line):
-    """The name of a line's package, as indexes compare names; or nothing."""
+    """Returns the name of a line's package in the form in which indexes compare names; or an empty text."""
     first = without_hashes(re.sub(r"^(-e|--editable)[\s=]+", "", line)).split(";")[0].strip()
     named = re.match(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*@", first)
     file = re.sub(r"\s*\[[^\]]*\]$", "", re.split(r"[?#]", first)[0]).rsplit("/", 1)[-1]
@@ -202,7 +202,7 @@ def package_of(line):
 
 
 def source_of(folder, line):
-    """The option of a line that names where packages are, with an absolute folder; or nothing."""
+    """Returns the option of a line that names a source of packages, with an absolute folder; or None."""
     option, _, value = line.replace("=", " ", 1).partition(" ") if line.startswith("--") else line.partition(" ")
     if option not in SOURCES:
         return None
@@ -212,13 +212,13 @@ def source_of(folder, line):
 
 
 def place_of(line):
-    """The address or the path of a line, without a name, extras and what follows."""
+    """Returns the address or the path of a line, without the name, extras and the text after the address."""
     place = re.sub(r"^(-e|--editable)[\s=]+|^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*", "", without_hashes(line))
     return re.split(r"[\s;#]", re.sub(r"\[[^\]]*\]", "", place))[0]
 
 
 def is_of_this_folder(line):
-    """Whether the line names files that may change while the line stays."""
+    """Returns whether the line names files that may change without a change of the line."""
     place = place_of(line)
     is_file = "://" not in place and re.search(r"\.(whl|zip|tar\.\w+|tgz)$", place)
     is_named = re.match(r"(-e|--editable)\b|\.{0,2}/|\.{1,2}(\[|\s|;|$)|file:", line)
@@ -226,14 +226,14 @@ def is_of_this_folder(line):
 
 
 def package_at_address(line):
-    """The name of a package that a line takes from an address or a file; or nothing."""
+    """Returns the name of a package that a line takes from an address or a file; or an empty text."""
     is_option = line.startswith("-") and not line.startswith(("-e", "--editable"))
     has_address = not is_option and ("://" in place_of(line) or is_of_this_folder(line))
     return package_of(line) if has_address else ""
 
 
 def needed_at_addresses(path):
-    """The names of the packages that a wheel needs from an address."""
+    """Returns the names of the packages that a wheel needs from an address."""
     with zipfile.ZipFile(path) as wheel:
         about = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         text = "\n".join(wheel.read(name).decode(errors="replace") for name in about)
@@ -241,7 +241,7 @@ def needed_at_addresses(path):
 
 
 def is_source(line):
-    """Whether a package is a repository or a directory, which has no wheel and no hash."""
+    """Returns whether a package is a repository or a directory, which has no wheel and no hash."""
     place = place_of(line)
     is_repository = re.match(r"(git|hg|svn|bzr)\+", place)
     is_path = place.startswith(("file:", ".", "/")) or line.startswith(("-e", "--editable"))
@@ -268,7 +268,7 @@ def move_all(files, folder):
 
 
 class Environment:
-    has_copies = True  # in the cache
+    has_copies = True  # the cache has copies of the files
 
     def __init__(self, source, target, may_build):
         self.source = source
@@ -278,7 +278,7 @@ class Environment:
         self.uv = shutil.which("uv")
         self.name = os.path.basename(source)
         self.is_kept = True
-        self.hashes = {}  # hashes by package, if the file has any
+        self.hashes = {}  # hashes by package, if the file contains hashes
         self.needs_hashes = False
         self.at_addresses = set()  # packages for which an index may have other files
         self.first_source = ""  # the first line that must be built
@@ -291,7 +291,7 @@ class Environment:
                 self.take_hashes(line)
                 self.at_addresses.add(package_at_address(line))
                 self.is_kept = self.is_kept and not is_of_this_folder(line) and not is_source(line)
-                # pip decides on lines with a marker.
+                # For a line with a marker, pip decides whether the package is needed.
                 must_build = is_source(line) and not is_constraint and ";" not in line
                 self.first_source = self.first_source or (line if must_build else "")
                 place = source_of(folder, line)
@@ -301,7 +301,7 @@ class Environment:
             with open(source, encoding="utf-8") as file:
                 texts.append(file.read())
         settings = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("PIP_", "UV_"))]
-        # Files with equal text refer to other packages in another folder.
+        # Files with equal text refer to other packages if their folders differ.
         places = self.sources if self.name.endswith((".txt", ".in")) else [self.folder]
         text = "\n".join([str(target), str(may_build), str(bool(self.uv)), *texts, *places, *settings])
         self.key = hashlib.sha256(text.encode()).hexdigest()
@@ -327,8 +327,9 @@ class Environment:
                 )
 
     def with_own_hashes(self, line):
-        """The line of a chosen package with the file's hashes of it, if the file has some: pip takes no other file of
-        the package, from any index. uv compares none while it chooses, and knows those of one index alone."""
+        """Returns the line of a chosen package with the hashes of the package in the file, if the file has any: pip
+        then refuses other files of the package from any index. uv compares no hashes while it chooses, and gets those
+        of one index alone."""
         own, chosen = self.hashes.get(package_of(line)), without_hashes(line)
         if not own:
             if self.needs_hashes:
@@ -353,11 +354,11 @@ class Environment:
         )
         remedy = "; --allow-build builds a package without a wheel on this machine" if lacks_wheel else ""
         sentence = f"{self.name} cannot be resolved for {self.target}: {cause}{'' if self.may_build else remedy}"
-        # uv's preferred index has other versions of the package: pip would use any index.
+        # uv's preferred index has other versions of the package, and pip would use any index.
         raise Refused(sentence, "" if "--index-strategy" in output else cause)
 
     def pip(self):
-        """The words that start pip, and whether its Python is that of the hosts."""
+        """Returns the words that start pip, and whether pip's Python has the version of the hosts' Python."""
         for name in (f"python{self.target.python}", "python3"):
             python = shutil.which(name)
             if not python:
@@ -374,7 +375,8 @@ class Environment:
         )
 
     def lock(self, work):
-        """The packages for the target, chosen by uv: those of files, which have hashes, and the others."""
+        """Returns the packages that uv has chosen for the target: packages from files, which have hashes, and other
+        packages."""
         requirements = self.source
         if self.name == "uv.lock":
             requirements = os.path.join(work, "exported.txt")
@@ -392,7 +394,7 @@ class Environment:
         words += ["--generate-hashes", *self.target.for_uv(), "--output-file", locked]
         if self.name.endswith(".toml"):  # the project's indexes, for pip
             words += ["--emit-index-url", "--emit-find-links"]
-        if self.name == "uv.lock":  # its hashes choose, not the order of its indexes
+        if self.name == "uv.lock":  # the hashes choose the files, not the order of the indexes
             words += ["--index-strategy", "unsafe-best-match"]
         if not self.may_build:
             words += ["--only-binary", ":all:"]
@@ -424,7 +426,7 @@ class Environment:
         return [*(lines or ["--no-index"]), *(f"--find-links {folder}" for folder in folders)]
 
     def fetch(self, work):
-        """A folder with the wheels."""
+        """Returns a folder with the wheels."""
         pip, is_same = self.pip()
         parts = [Part(self.source, [], self.sources, [], self.first_source)]
         if self.uv:
@@ -444,7 +446,7 @@ class Environment:
         return self.fetch_parts(pip, is_same, parts, work)
 
     def fetch_by_pip(self, pip, parts, work, by_uv):
-        """uv reads neither pip.conf nor PIP_*, which may name the index."""
+        """Fetches by pip after a failure of uv, which reads neither pip.conf nor PIP_*: these may name the index."""
         try:
             return self.fetch_parts(pip, True, parts, work)
         except Refused as by_pip:
@@ -477,7 +479,7 @@ class Environment:
         return wheels
 
     def download(self, pip, part, files):
-        """Fetches wheels for the target into a new folder. Returns why it has none, or nothing."""
+        """Fetches wheels for the target into a new folder. Returns an error text, or an empty text after success."""
         shutil.rmtree(files, ignore_errors=True)
         os.mkdir(files)
         words = ["download", "--only-binary", ":all:", *self.target.for_pip(), *part.words, "--dest", files]
@@ -485,7 +487,7 @@ class Environment:
         others = [name for name in os.listdir(files) if not name.endswith(".whl")]
         if done.returncode != 0:
             return done.stderr or "error: pip fails"
-        # pip stores nothing for a directory.
+        # pip stores no file for a package that is a directory.
         names = {package_of(name.split("-")[0]) for name in os.listdir(files)}
         said = re.search(r"^Successfully downloaded (.*)", done.stdout, re.MULTILINE)
         others += [name for name in (said[1].split() if said else ()) if package_of(name) not in names]
@@ -497,7 +499,7 @@ class Environment:
             self.fail(done.stderr)
 
     def build_some(self, pip, part, files, output):
-        """Builds the chosen packages that have no wheel for the target, and fetches the others."""
+        """Builds the chosen packages that have no wheel for the target, and fetches the other packages."""
         lacking, others = [], part.pins
         while output:
             found = re.findall(
@@ -515,8 +517,8 @@ class Environment:
         self.build(pip, rest, files, "--no-binary", ",".join(package_of(pin) for pin in lacking))
 
     def build_as_here(self, pip, part, files):
-        """Builds the packages that have no wheel for this machine. pip chooses the versions here, and may choose wheels
-        for a newer glibc than that of the hosts."""
+        """Builds the packages that have no wheel for this machine. pip chooses the versions for this machine, and may
+        choose wheels for a newer glibc than the glibc of the hosts."""
         shutil.rmtree(files, ignore_errors=True)
         self.build(pip, part, files)
         at_addresses = self.at_addresses.union(
@@ -553,14 +555,14 @@ class Environment:
             digest, packed, _, name = line.split(" ", 3)
             with zipfile.ZipFile(os.path.join(cache, digest)) as wheel:
                 size += int(packed) + sum(each.file_size + 4096 for each in wheel.infolist())
-                # The tag of a wheel that was built for this machine has no meaning elsewhere.
+                # The tag of a wheel that was built for this machine states nothing about other machines.
                 is_own = re.search(r"[-.]linux_", name)
                 glibc = max(glibc, glibc_of_libraries(wheel) if is_own else needed_glibc(name))
         return f"needs {size} 2.{glibc}"
 
 
 def needed_glibc(name):
-    """The oldest glibc that the tags of a wheel's name accept; 0: any."""
+    """Returns the oldest glibc that the tags in a wheel's name accept; 0: any."""
     minors = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", name)]
     minors += [
         minor for old, minor in (("manylinux2014", 17), ("manylinux2010", 12), ("manylinux1_", 5)) if old in name
@@ -569,7 +571,7 @@ def needed_glibc(name):
 
 
 def glibc_of_libraries(wheel):
-    """The newest glibc of which the programs and libraries of a wheel need a symbol."""
+    """Returns the newest glibc of which the programs and libraries of a wheel need a symbol."""
     newest = 0
     for each in wheel.infolist():
         with wheel.open(each) as file:
@@ -592,7 +594,7 @@ def digest_of(path):
 
 
 def keep(wheels, cache):
-    """Moves the wheels into the cache; their lines of the list."""
+    """Moves the wheels into the cache. Returns their lines of the list."""
     lines = []
     for name in sorted(os.listdir(wheels)):
         path = os.path.join(wheels, name)
@@ -629,7 +631,8 @@ class Archive:
         self.has_copies = os.path.isdir(source)
         about = hashlib.sha256()
         for path in self.paths():
-            # The sent file is the target of a link. Another link to a directory's file changes its ctime.
+            # The sent file is the target of a link. Another hard link to a file of a directory changes the file's
+            # ctime.
             status = os.lstat(path) if self.has_copies else os.stat(path)
             changed = status.st_mtime_ns if self.has_copies else status.st_ctime_ns
             about.update(f"{path} {status.st_size} {status.st_mtime_ns} {changed} {status.st_mode}\n".encode())
@@ -685,7 +688,7 @@ class Archive:
             raise Refused(f"{self.name} is no environment of Python: it has neither pyvenv.cfg nor conda-meta")
 
     def needs(self, lines, cache):
-        """Reads an archive through, for its size and its kind."""
+        """Reads an archive to its end, and returns its needs, from its size and its kind."""
         size, settings, names = 0, "", set()
         digest, packed, _ = lines[0].split(" ", 2)
         try:
@@ -738,7 +741,7 @@ def choose(source, target, may_build):
 
 
 def remove_unused(cache, wheels):
-    """Removes what a resolver that was killed has left, and what no job has used for 30 days. Needs the lock."""
+    """Removes files of a killed resolver, and files that no job has used for 30 days. The caller must hold the lock."""
     for name in os.listdir(cache):
         if name.startswith("tmp"):
             shutil.rmtree(os.path.join(cache, name), ignore_errors=True)
@@ -748,7 +751,7 @@ def remove_unused(cache, wheels):
     for path in paths:
         try:
             about = os.lstat(path)
-            if about.st_mtime < oldest or stat.S_ISLNK(about.st_mode):  # an old version's link
+            if about.st_mtime < oldest or stat.S_ISLNK(about.st_mode):  # a link that an old version has made
                 os.unlink(path)
         except FileNotFoundError:
             pass
@@ -757,7 +760,7 @@ def remove_unused(cache, wheels):
 def answer(source, target, cache, may_build):
     make_cache(cache)
     environment = choose(source, target, may_build)
-    # One of several jobs downloads, and the others find the files.
+    # If several jobs begin at once, one job downloads, and the other jobs then find the files.
     lock = open(os.path.join(cache, "lock"), "w", encoding="utf-8")
     fcntl.flock(lock, fcntl.LOCK_EX)
     wheels = os.path.join(cache, "wheels")
@@ -784,7 +787,7 @@ def main():
         print(f"refused {why}")
     except OSError as error:
         print(f"refused {error.filename or source}: {error.strerror}")
-    except Exception as error:  # a damaged archive or wheel
+    except Exception as error:  # for example, an archive or wheel is damaged
         cause = f"{type(error).__name__}: {error}".splitlines()[0]
         print(f"refused {os.path.basename(source)} cannot be used: {without_passwords(cause)}")
 

@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// pip installs py-spy next to horovodrun.
+// Finds py-spy, also next to horovodrun, where pip installs it.
 std::string find_py_spy() {
   const std::string folder = executable_folder();
   const std::string search =

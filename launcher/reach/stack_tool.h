@@ -1,6 +1,6 @@
-// This machine's py-spy. Agents use it for Python stacks of ranks that offer none, or copy it to
-// their hosts. Reads it at the first request that needs it, and offers it once to each host.
-// JobInspector owns it. Lives on the launch's loop.
+// The py-spy of this machine. Agents use py-spy for Python stacks of ranks that offer none, or copy it to their hosts.
+// Reads the program at the first request, and offers it once to each host. JobInspector owns this object. Lives on the
+// launch's loop.
 #pragma once
 
 #include <memory>

@@ -68,7 +68,7 @@ class EnvironmentFiles {
   const EnvironmentOffer& offer() const { return offer_; }
   uint64_t bytes() const { return bytes_; }
   const std::vector<StagedEntry>& files() const { return files_; }
-  // From now on, `host` serves the files at `server`. Returns the previous serving host.
+  // Declares that `host` serves the files at `server`. Returns the previous serving host.
   EnvironmentSource join(const std::string& host, const MasterCandidates& server) {
     EnvironmentSource source = last_;
     if (server.port != 0) last_ = {host, server};
@@ -119,7 +119,7 @@ StagedEnvironment::StagedEnvironment(const net::asio::any_io_executor& executor,
       job_(job),
       is_resolved_(executor) {
   if (!job_.files) {
-    job_ = {};  // an earlier failed launch has left it incomplete
+    job_ = {};  // an earlier failed launch has left the job incomplete
     return;
   }
   is_resolving_ = true;
@@ -171,7 +171,7 @@ net::Task<Result<std::unique_ptr<EnvironmentFeed>>> StagedEnvironment::offer(
   co_return std::move(feed);
 }
 
-// Starts resolving the file when all hosts have asked.
+// Checks a host's request. Starts resolving the file when all hosts have requested the environment.
 Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted& wanted) {
   if (!is_plausible(wanted)) {
     return failed_precondition("its agent has named no Python and no platform");
@@ -196,7 +196,7 @@ Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted
     job_.oldest_host = job_.first_host;
   }
   is_resolving_ = ++asked_ >= expected_;
-  // Runs independently of this host, which may be abandoned meanwhile.
+  // Independent of this host, which may be abandoned meanwhile.
   if (is_resolving_) net::asio::co_spawn(executor_, resolve(), net::asio::detached);
   return {};
 }

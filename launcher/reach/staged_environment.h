@@ -1,7 +1,7 @@
-// The environment of --stage-env: resolved once, for the hosts' oldest Python and glibc, and sent
-// to all hosts. A restart and a host that joins later get the same files. Each host gets the files
-// from the previous one, in the order of their requests. HostStartup owns it for one launch;
-// ResolvedEnvironment belongs to the job. Lives on the launch's loop, and never blocks the loop.
+// The environment of --stage-env: resolved once, for the hosts' oldest Python and glibc, and sent to all hosts. A
+// restart and a host that joins later get the same files. Each host gets the files from the host whose request came
+// before. HostStartup owns this object for one launch; ResolvedEnvironment belongs to the job. Lives on the launch's
+// loop, and never blocks the loop.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,13 @@ namespace hvd::launcher {
 
 class EnvironmentFiles;
 
-// The files of --stage-env that a launch of the job has resolved, and the hosts for which it did.
+// The files of --stage-env that a launch of the job has resolved, and the hosts for which it has resolved them.
 struct ResolvedEnvironment {
   std::string first_host{};
-  EnvironmentWanted first{};  // that host's, with the oldest Python and glibc of all
-  std::string oldest_host{};  // empty: all have the same glibc
+  // The request of that host, with the oldest Python and glibc of all hosts.
+  EnvironmentWanted first{};
+  // The host with the oldest glibc; empty: all hosts have the same glibc.
+  std::string oldest_host{};
   std::shared_ptr<EnvironmentFiles> files{};  // null: not resolved
 };
 
@@ -34,7 +36,8 @@ class StagedEnvironment {
   StagedEnvironment(const net::asio::any_io_executor& executor, const LaunchSettings& settings,
                     ResolvedEnvironment& job);
 
-  // Sets the number of hosts that will request the environment. It is resolved once, when all have requested it.
+  // Sets the number of hosts that will request the environment. Once all have requested it, the environment is
+  // resolved.
   void expect(size_t hosts) {
     expected_ = hosts;
     asked_ = 0;
@@ -42,14 +45,14 @@ class StagedEnvironment {
   // Returns the environment for a host with this Python.
   net::Task<Result<std::unique_ptr<EnvironmentFeed>>> offer(std::string host,
                                                             EnvironmentWanted wanted);
-  // From now on, hosts do not pass the files on: a host that joins later gets them from the launcher.
+  // Ends the passing of files between hosts: a host that joins later gets the files from the launcher.
   void end_chain();
-  // The last component of the file's path.
+  // Returns the last component of the file's path.
   std::string name() const;
   // Call after offer(): the number of wheels, and the bytes of all files.
   size_t packages() const;
   uint64_t bytes() const;
-  // The reason why the file cannot be resolved; may be empty.
+  // Returns why the file cannot be resolved; may be empty.
   std::string failure() const;
 
  private:
@@ -58,7 +61,7 @@ class StagedEnvironment {
   Status check(const std::string& host, const EnvironmentWanted& wanted);
   Result<std::unique_ptr<EnvironmentFeed>> feed_of(const std::string& host,
                                                    const Status& status) const;
-  // "Python 3.11 on x86_64"; an archive contains its own Python, or names one.
+  // Returns "Python 3.11 on x86_64", or other words for an archive, which contains its own Python or names a Python.
   std::string describe(const EnvironmentWanted& wanted) const;
   Result<std::shared_ptr<EnvironmentFiles>> parse(const std::string& answer) const;
 
@@ -66,7 +69,7 @@ class StagedEnvironment {
   const std::string file_;  // the value of --stage-env; may be empty
   const bool may_build_;    // --allow-build
   const bool
-      may_chain_;  // hosts pass the files on unencrypted; with --encrypt the launcher sends them
+      may_chain_;  // hosts pass the files on unencrypted; with --encrypt, the launcher sends them to each host
   ResolvedEnvironment& job_;
   size_t expected_ = 0, asked_ = 0;
   bool is_resolving_ = false;  // true also after the files are resolved

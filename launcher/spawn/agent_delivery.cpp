@@ -21,13 +21,13 @@ namespace {
 // Limit of a login shell's output before the first marked line.
 constexpr size_t kNoiseLimit = 64 << 10;
 constexpr size_t kHashDigits = 32;
-// Slurm's plugin auth/munge prints this if no munged listens at its socket.
+// Slurm's plugin auth/munge prints this text if no munged listens at its socket.
 constexpr std::string_view kMungeIsDown = "Munge encode failed";
-// srun prints these for a job number that ended minutes ago or never existed, and for one that has just ended.
+// srun prints these texts for a job number that ended minutes ago or never existed, and for one that has just ended.
 constexpr std::string_view kJobIsUnknown = "Invalid job id specified";
 constexpr std::string_view kJobHasEnded = "has expired";
 
-// The stream after the marked line. First returns the bytes that were read together with that line.
+// The stream after the marked line. First returns the bytes that were received together with that line.
 class AgentStream : public Duplex {
  public:
   AgentStream(std::unique_ptr<Duplex> inner, std::string first)
@@ -51,11 +51,11 @@ class AgentStream : public Duplex {
 
 // One run of the remote command.
 struct Attempt {
-  std::string who;          // the process that ended when the stream ends too early
+  std::string who;          // the process whose end ends the stream too early
   std::string try_command;  // a command that tests the process
   std::unique_ptr<Duplex> stream;
   std::string mark;
-  std::string text;  // read but not used
+  std::string text;  // text that was read but not used
 };
 
 Status no_marked_line(const Attempt& attempt, bool ended) {

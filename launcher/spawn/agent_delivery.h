@@ -1,8 +1,8 @@
-// Starts this build's agent through a RemoteShell, and first copies the agent if the host lacks it.
-// The file's name contains the agent's hash. The file lies in the first directory that is writable
-// and executable, and that only this user and root can change. The remote command executes a file
-// only there, and only if its content has the hash or has just come from this launcher. One command
-// does all steps, so that an existing agent costs one round trip. SshSpawner calls it.
+// Starts this build's agent through a RemoteShell, and first copies the agent if the host lacks it. The file's name
+// contains the agent's hash. The file lies in the first directory that is writable and executable, and that only this
+// user and root can change. The remote command executes a file only if the file lies there, and its content has the
+// hash or has just come from this launcher. One command does all steps, so that an agent which the host already has
+// starts after one round trip. SshSpawner and CommandSpawner call this code.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ struct AgentFile {
   static Result<std::shared_ptr<const AgentFile>> load(const std::string& path);
 };
 
-// `directory` is the user's choice or empty. The stream begins with the agent's first byte.
+// `directory`: HOROVOD_AGENT_DIR, or empty. The returned stream begins with the agent's first byte.
 net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
                                                        std::shared_ptr<const AgentFile> agent,
                                                        std::string directory,
@@ -39,7 +39,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark);
 
-// The first line that begins with `mark`, in text that may begin with a login shell's output.
+// The first line that begins with `mark`. A login shell's output may precede it.
 struct MarkedLine {
   std::string words;  // after the mark
   size_t end = 0;     // position after the line's newline

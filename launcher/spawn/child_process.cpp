@@ -62,8 +62,8 @@ Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
       .errors = errors.get(),
       .group = SpawnGroup::kOwnSession,
       // A scheduler may send signals for the ranks or the launcher to all processes of the job. A
-      // program that carries a link, for example ssh or kubectl, must survive them: the link ends
-      // with the job.
+      // program that carries a link, for example ssh or kubectl, must survive these signals: the link
+      // ends with the job.
       .blocked_signals = {SIGUSR1, SIGUSR2},
       .has_default_actions = true};
   if (command.end == ChildEnd::kTerminate) {
@@ -76,7 +76,7 @@ Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
 
 }  // namespace
 
-// Kept alive by the handler that reaps the process, after the ChildProcess is destroyed.
+// The handler that reaps the process keeps this object alive after the ChildProcess is destroyed.
 struct ChildProcess::State : std::enable_shared_from_this<State> {
   State(asio::any_io_executor executor, pid_t process, const ChildCommand& command, Streams streams)
       : pid(process),

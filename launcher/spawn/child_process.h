@@ -1,6 +1,6 @@
 // A child process on this machine as a Duplex: its standard input and output are the stream, and
-// last_words() returns its standard error. It runs in its own session, so that the terminal's
-// Ctrl-C reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps it, even after
+// last_words() returns its standard error. The child runs in its own session, so that the terminal's
+// Ctrl-C reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps the child, even after
 // the stream is closed.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace hvd::launcher {
 
-// The action of close() after ending the streams.
+// The action of close() after it has ended the streams.
 enum class ChildEnd {
   kLeave,      // the program ends when its input ends
-  kTerminate,  // SIGHUP to its process group, which blocks SIGINT and SIGTERM
+  kTerminate,  // the program's group gets SIGHUP, since SIGINT and SIGTERM are blocked
 };
 
 struct ChildCommand {
@@ -34,7 +34,7 @@ struct ChildCommand {
 
 class ChildProcess : public Duplex {
  public:
-  // Starts the program. An error has the reason of a failure.
+  // Starts the program. The error states the reason of a failure.
   static Result<std::unique_ptr<ChildProcess>> start(net::asio::any_io_executor executor,
                                                      const ChildCommand& command);
   ~ChildProcess() override;
@@ -46,7 +46,7 @@ class ChildProcess : public Duplex {
 
   int pid() const;
   bool has_ended() const;
-  std::optional<int> exit_code() const;  // empty before its end, and after a signal
+  std::optional<int> exit_code() const;  // empty while the program runs, and if a signal ended it
 
  private:
   struct State;

@@ -8,8 +8,8 @@ namespace hvd::launcher {
 namespace {
 
 // The shell that the user's command starts. "/bin/sh" is a single word, so it works both for a
-// program that executes its arguments and for one that joins them for a shell. The shell reads its
-// command as one line from standard input. The spawner sends nothing else until that command has
+// program that executes its arguments and for a program that joins its arguments for a shell. The shell reads
+// its command as one line from standard input. The spawner sends nothing else until that command has
 // replied.
 class CommandShell : public RemoteShell {
  public:

@@ -1,6 +1,6 @@
-// Starts agents with a target's command, which opens a stream to a host: "docker exec -i {host}",
-// "kubectl exec -i {host} --", or another ssh. The command must forward standard input. HostStartup
-// owns it.
+// Starts agents with a target's command, which opens a stream to a host: "docker exec -i {host}", "kubectl
+// exec -i {host} --", or another ssh. The command must forward standard input. RemoteSpawner owns this
+// object.
 #pragma once
 
 #include <map>
@@ -21,8 +21,8 @@ class CommandSpawner : public Spawner {
   std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
 };
 
-// Returns the command for one host, for /bin/sh: with {host}, {user} and {port} replaced, and
-// "/bin/sh" appended. Without {host}, appends the name; without {user}, a given user precedes it.
+// Returns the command for one host, for /bin/sh: {host}, {user} and {port} are replaced, and "/bin/sh" is appended. If
+// {host} is missing, the name is appended; if {user} is missing, a given user precedes the name (user@host).
 std::string command_line(std::string command, const SpawnTarget& target);
 
 }  // namespace hvd::launcher

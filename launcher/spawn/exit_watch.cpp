@@ -24,7 +24,7 @@ bool has_ended(pid_t pid) {
 }  // namespace
 
 Status ExitWatch::begin(pid_t pid, std::function<void()> on_exit) {
-  // The process is not reaped yet, so no other process has its pid.
+  // Nothing has reaped the process yet, so its pid cannot belong to another process.
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd >= 0) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -12,7 +12,7 @@ constexpr size_t kKept = 4096;
 constexpr size_t kShownLines = 4;
 constexpr size_t kShownBytes = 200;  // most bytes of a line that are shown
 
-// srun prints this for --cpu-bind=none on a cluster without CPU binding: it is not the reason of a failure.
+// srun prints this text for --cpu-bind=none on a cluster without CPU binding: the text is not the reason of a failure.
 constexpr std::string_view kOfNoBinding = "cluster configuration lacks support for cpu binding";
 
 }  // namespace

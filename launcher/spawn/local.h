@@ -1,4 +1,4 @@
-// Starts this build's agent on this machine as a child process. HostStartup owns it.
+// Starts this build's agent on this machine as a child process. HostStartup owns this object.
 #pragma once
 
 #include "launcher/spawn/spawner.h"

@@ -43,7 +43,8 @@ Result<int> run_program(const std::vector<std::string>& command,
       siginfo_t ended{};
       ::waitid(P_PID, static_cast<id_t>(*pid), &ended, WEXITED | WNOHANG | WNOWAIT);
       if (ended.si_pid == *pid) break;
-    } else if (number > 0 && info.si_code <= 0) {  // the terminal signals the program itself
+    } else if (number > 0 && info.si_code <= 0) {
+      // A terminal sends its signals to the program too.
       ::kill(*pid, number);
     }
   }

@@ -13,8 +13,8 @@ namespace hvd::launcher {
 
 using VariablesOfProgram = std::vector<std::pair<std::string, std::string>>;
 
-// Returns all that the program writes to its output and its standard error, with any exit status.
-// An error: it cannot be run (kNotFound: it does not exist), or was ended at the deadline.
+// Returns everything that the program writes to standard output and standard error, with any exit status.
+// An error: the program cannot be run (kNotFound: it does not exist), or was ended at the deadline.
 Result<std::string> output_of(const std::vector<std::string>& command, Deadline deadline);
 
 // Replaces this process by the program; returns only an error.

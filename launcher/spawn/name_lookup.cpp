@@ -49,7 +49,7 @@ bool is_internet(const sockaddr* from) {
   return from != nullptr && (from->sa_family == AF_INET || from->sa_family == AF_INET6);
 }
 
-// The address of a name in /etc/hosts; may be empty.
+// Returns the address of a name in /etc/hosts; may be empty.
 std::optional<address> address_in_hosts_file(const std::string& name) {
   std::ifstream file("/etc/hosts");
   for (std::string line; std::getline(file, line);) {
@@ -94,8 +94,8 @@ Result<Addresses> resolve_blocking(const std::string& name) {
   return addresses;
 }
 
-// State shared by the thread and the waiting coroutine. The thread does not use the loop, which may
-// end before the resolver replies. It makes `answered` readable.
+// State that the thread and the waiting coroutine share. The thread does not use the loop, which may
+// end before the resolver replies. The thread makes `answered` readable.
 struct Lookup {
   UniqueFd answered;
   Mutex mutex;
@@ -144,7 +144,7 @@ net::Task<Result<Addresses>> look_up(std::string name) {
 
   const auto lookup = std::make_shared<Lookup>();
   lookup->answered.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  // The loop owns and closes the descriptor that it watches, so it gets a duplicate.
+  // The loop owns and closes the descriptor that it watches, so the loop gets a duplicate.
   UniqueFd watched(::fcntl(lookup->answered.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched) {
     co_return system_error(cat("cannot resolve '", printable(name), "'"), errno);

@@ -17,9 +17,9 @@ class RemoteShell {
   virtual ~RemoteShell() = default;
   // Runs a command and returns its stream, which may outlive this object.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) = 0;
-  // Returns the name of the process that ended if a command's stream ends without output.
+  // Returns the name of the remote process that ends if a command's stream ends without output.
   virtual std::string who_ended() const { return "the login shell"; }
-  // Returns a command with which the user can test that shell, or empty.
+  // Returns a command with which the user can test the shell, or an empty text.
   virtual std::string try_command() const { return {}; }
 };
 

@@ -24,7 +24,7 @@ namespace {
 
 // The time to wait after SIGKILL: a process blocked in the kernel by a file system ends later.
 constexpr std::chrono::milliseconds kEndAfterKill{500};
-// Maximum number of bytes per read: more than a pipe holds. A process that left the group may never stop writing.
+// Maximum number of bytes per read: more than a pipe holds. A process that left the group may write without end.
 constexpr size_t kMostAtEnd = 1 << 20;
 
 Result<pid_t> start_shell(const std::string& command, const Pipe& output, const Pipe& errors) {
@@ -54,7 +54,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
           return true;
         }) {}
 
-  // Kills a run that nothing waits for, for example after the end of the loop.
+  // Kills a run whose end nothing waits for, for example after the end of the loop.
   ~State() {
     if (is_reaped) return;
     ::kill(-pid, SIGKILL);
@@ -98,7 +98,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
                       });
   }
 
-  // These functions read the available bytes, and return false at the end of the pipe.
+  // read_output() and read_errors() read the available bytes, and return false at the end of the pipe.
   bool read_output() {
     return read(output, [this](std::string_view bytes) {
       const size_t room = limits.output - std::min(limits.output, answer.output.size());
@@ -129,7 +129,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
   void reap() {
     siginfo_t info{};
     if (is_ended || is_reaped) return;
-    // WNOWAIT leaves the shell a zombie, so no other process group can have its number when kill() is called.
+    // WNOWAIT keeps the shell as a zombie, so no other process group can have its number when kill() is called.
     if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0) {
       return;

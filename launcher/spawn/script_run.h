@@ -18,14 +18,14 @@ namespace hvd::launcher {
 
 struct ScriptLimits {
   std::chrono::milliseconds time{10'000};
-  size_t output = 1 << 20;  // bytes; the rest is discarded
+  size_t output = 1 << 20;  // in bytes; further output is discarded
 };
 
 // The result of a run.
 struct ScriptAnswer {
   std::string output;
-  bool is_cut = false;     // the output exceeded the limit; it ends with its last complete line
-  bool is_late = false;    // the time limit ended the run
+  bool is_cut = false;   // the output exceeded the limit, and was cut after its last complete line
+  bool is_late = false;  // the time limit ended the run
   bool is_killed = false;  // kill() ended the run
   // "no such file; ended with exit code 127": the last lines of standard error and the exit status. Empty
   // after a success without standard error.

@@ -1,5 +1,5 @@
-// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on.
-// Preflight calls it. Lives on the launcher's loop; many spawns run at once.
+// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on. Preflight calls
+// this code. Lives on the launcher's loop; many spawns run at once.
 #pragma once
 
 #include <functional>
@@ -27,17 +27,18 @@ enum class SpawnStage {
 std::string_view to_string(SpawnStage stage);  // "configure", "resolve", ...
 
 struct SpawnTarget {
-  std::string host;           // a name or an address, as the user wrote it
+  std::string host;           // a name or an address, in the user's spelling
   std::string user;           // empty: ssh's own default
   int port = 0;               // 0: ssh's own default
   std::string identity_file;  // empty: ssh's own default
   std::string agent_path;     // path of this build's horovod-agent on the launcher's machine
   std::string agent_dir;      // HOROVOD_AGENT_DIR of the user, or empty
-  bool may_ask = true;        // whether the user's command may ask for a password
+  bool may_ask = true;        // whether the target's `command` may ask the user for a password
   bool may_share = true;      // whether ssh may use another ssh's connection (ControlPath)
   std::string command;        // starts a shell on the host, for CommandSpawner; empty: ssh
-  bool may_be_local = true;   // this machine's own host may have an agent that is a child
-  bool is_step = false;       // of Slurm: `command` is ours, and messages do not show it
+  bool may_be_local = true;   // whether a name of this machine may get an agent as a child process
+  // `command` starts a step of Slurm: the launcher made it, and messages do not show it.
+  bool is_step = false;
 };
 
 class Spawner {
@@ -48,7 +49,7 @@ class Spawner {
   // one sentence about this host, without its name: the caller prepends it.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) = 0;
-  // Returns a command with which the user can test the host's login shell, or empty.
+  // Returns a command with which the user can test the host's login shell, or an empty text.
   virtual std::string try_command(const SpawnTarget&) const { return {}; }
 };
 

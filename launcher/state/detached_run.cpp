@@ -27,14 +27,14 @@ namespace {
 
 // One-byte messages from the launcher to the process in the terminal.
 constexpr char kIsRecorded = 's', kIsRunning = 'r';
-// The pause between two reads of a log. Polling suffices while a job starts.
+// The pause between two reads of a log, in milliseconds. Polling suffices while a job starts.
 constexpr int kLookMilliseconds = 50;
 
 void send_word(const UniqueFd& socket, char word) {
   [[maybe_unused]] const ssize_t size = ::send(socket.get(), &word, 1, MSG_NOSIGNAL);
 }
 
-// Returns false if no message arrived, or if the peer has closed the socket.
+// Returns false if this message did not arrive, or if the peer has closed the socket.
 bool has_received(const UniqueFd& socket, char word, int flags) {
   char byte = 0;
   ssize_t size = 0;
@@ -81,7 +81,7 @@ int code_of(pid_t launcher) {
   return kExitSignal + WTERMSIG(status);
 }
 
-// A launcher without its terminal ignores SIGHUP, so end the start with SIGTERM.
+// Forwards signals. A launcher without a terminal ignores SIGHUP, so it gets SIGTERM instead.
 void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   signalfd_siginfo info{};
   while (::read(signals.get(), &info, sizeof info) == sizeof info) {
@@ -90,7 +90,7 @@ void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   }
 }
 
-// Returns whether the process has ended; it stays a zombie.
+// Returns whether the process has ended. It stays a zombie.
 bool has_ended(pid_t process) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -110,7 +110,8 @@ void await_running(const UniqueFd& folder) {
 // Runs the process in the terminal. `local`: the directory of detached jobs.
 int run_in_front(const std::string& local, const UniqueFd& socket, const sigset_t& watched,
                  pid_t launcher, const std::optional<EndingScript>& script) {
-  if (!has_received(socket, kIsRecorded, 0)) return code_of(launcher);  // it has printed the reason
+  // The launcher has printed the reason.
+  if (!has_received(socket, kIsRecorded, 0)) return code_of(launcher);
   const UniqueFd signals(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
   ProcessIdentity identity = ProcessIdentity::own();
   identity.pid = launcher;

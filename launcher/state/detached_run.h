@@ -1,4 +1,4 @@
-// Runs a job that continues without its terminal (--detach). The launcher's main calls it.
+// Runs a job that continues without its terminal (--detach). The launcher's main calls this code.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace hvd::launcher {
 // Runs a launch to its end, and records it. Returns the exit code.
 using Launch = std::function<int(const DetachedEvents& events)>;
 
-// Forks. The first process shows the output and forwards signals until all ranks run. Returns the exit
-// code of either process. `script`: the script with whose end the job ends. Call before any thread starts.
+// Forks. The process in the terminal shows the output and forwards signals until all ranks run. Returns the exit code
+// of either process. `script`: the script at whose end the job ends. Call before any thread starts.
 int run_detached(const LaunchSettings& settings, const std::optional<EndingScript>& script,
                  const Launch& launch);
 

@@ -29,7 +29,7 @@ std::optional<EndingScript> find_ending_script() {
       if (name == manager) return EndingScript{script, below, start_of(below)};
     }
   }
-  // A shell of `kubectl exec` or `docker exec` has no ancestor among the container's processes.
+  // The first process of a container is an ancestor, except of a shell of `kubectl exec` or `docker exec`.
   const bool is_container = environment_variable("KUBERNETES_SERVICE_HOST").has_value() ||
                             ::access("/.dockerenv", F_OK) == 0 ||
                             ::access("/run/.containerenv", F_OK) == 0;

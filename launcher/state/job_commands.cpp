@@ -32,13 +32,13 @@ constexpr int kPollMilliseconds = 1000;
 constexpr int kFollowMilliseconds = 200;
 // Maximum delay until the record of an ended launcher shows the end.
 constexpr std::chrono::seconds kRecordedWithin{3};
-// How long a file system may fail to read a record, for example NFS during a restart of its server.
+// For this time, a file system may fail to read a record, for example NFS during a restart of its server.
 constexpr std::chrono::seconds kReadWithin{10};
 constexpr int kMostRanks = 1 << 20;
 // The number of log lines that attach shows at its start.
 constexpr size_t kLinesBefore = 1000;
-// Maximum time, in addition to --kill-grace, for a launcher to end: it waits for the lease of an unreachable host,
-// and for the log.
+// Maximum number of seconds, in addition to --kill-grace, for a launcher to end: it waits for the lease of an
+// unreachable host, and for the log.
 constexpr int kSecondsToEnd = 75;
 
 std::string duration_text(int64_t seconds) {
@@ -89,7 +89,7 @@ Result<std::string> one_word(std::span<const std::string> words, const std::stri
                               command, ", put flags before it"));
 }
 
-// Returns a process descriptor of a running launcher on this machine, which does not follow a reused pid.
+// Returns a pidfd of a running launcher on this machine. Signals to it never reach a process that reuses the pid.
 UniqueFd open_launcher(const JobRecord& record) {
   UniqueFd launcher(
       static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(record.launcher.pid), 0)));
@@ -97,18 +97,18 @@ UniqueFd open_launcher(const JobRecord& record) {
   return launcher;
 }
 
-// Returns true even if the launcher has just ended. The error is in errno.
+// Sends a signal. Returns true even if the launcher has just ended. The error is in errno.
 bool send_signal(const JobRecord& record, int number) {
   const UniqueFd launcher = open_launcher(record);
   if (launcher)
     return ::syscall(SYS_pidfd_send_signal, launcher.get(), number, nullptr, 0) == 0 ||
            errno == ESRCH;
-  // Linux before 5.3 has no process descriptors.
+  // Linux before 5.3 has no pidfds.
   if (start_of(record.launcher.pid) != record.launcher.start) return true;
   return ::kill(static_cast<pid_t>(record.launcher.pid), number) == 0 || errno == ESRCH;
 }
 
-// Returns false if the launcher still runs.
+// Returns whether the launcher has ended before the deadline.
 bool wait_for_end(const UniqueFd& launcher, Deadline deadline = Deadline::never()) {
   pollfd ended{.fd = launcher.get(), .events = POLLIN, .revents = 0};
   for (;;) {
@@ -118,7 +118,7 @@ bool wait_for_end(const UniqueFd& launcher, Deadline deadline = Deadline::never(
   }
 }
 
-// `record`: of a launcher that has received SIGTERM.
+// Kills a launcher that has received SIGTERM if it does not end. `record`: the launcher's record.
 void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   const UniqueFd launcher = open_launcher(record);
   const int seconds = record.kill_grace + kSecondsToEnd;
@@ -128,7 +128,7 @@ void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   send_signal(record, SIGKILL);
 }
 
-// Returns the present record, or an error if its folder was removed, or was unreadable for some time.
+// Returns the current record, or an error if its folder was removed, or was unreadable for some time.
 Result<JobRecord> read_again(const JobRecord& record) {
   const auto read = [&]() -> Result<JobRecord> {
     HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(record.place, record.launcher));
@@ -144,13 +144,14 @@ Result<JobRecord> read_again(const JobRecord& record) {
   }
 }
 
-// Returns whether the process that writes the record still runs and may record the end.
+// Returns whether the process that writes the record still runs, and may record the end.
 bool is_being_written(const JobRecord& record, const StateView& view) {
   return record.launcher.is_beside(view.observer) && record.writer > 0 &&
          start_of(record.writer) == record.writer_start;
 }
 
-// Waits for the end of the job, or until its launcher has written no sign for some minutes. Returns the last record.
+// Waits for the end of the job, or until its launcher has given no sign of life for some minutes. Returns the last
+// record.
 Result<JobRecord> await_end(const StateView& view, JobRecord record) {
   if (record.launcher.is_beside(view.observer)) {
     if (const UniqueFd launcher = open_launcher(record)) wait_for_end(launcher);
@@ -173,7 +174,7 @@ Result<JobRecord> await_end(const StateView& view, JobRecord record) {
 }  // namespace
 
 std::string jobs_as_table(const StateView& view) {
-  // cli/manual.cpp completes the first three columns.
+  // cli/manual.cpp uses the first three columns for completion.
   constexpr size_t kSlurm = 2;
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : printable(text); };
   std::vector<std::array<std::string, 7>> rows = {
@@ -234,10 +235,11 @@ std::string jobs_as_json(const StateView& view) {
 namespace {
 
 struct LogWords {
-  std::string job;  // empty: the running job, or the newest one
+  std::string job;  // empty: the running job, or the newest job
   bool follows = false;
-  std::string ranks;       // empty: all ranks, and the lines of the launcher
-  bool is_attach = false;  // attach: begins with the last lines, and returns the job's exit code
+  std::string ranks;  // empty: lines of all ranks, and of the launcher
+  // The command is attach: begins with the last lines, and returns the job's exit code.
+  bool is_attach = false;
 };
 
 Result<LogWords> read_log_words(std::span<const std::string> words) {
@@ -276,7 +278,7 @@ int show_lines(LogReader& reader, const std::vector<bool>& ranks) {
   return 0;
 }
 
-// An empty set selects all ranks.
+// Returns the ranks whose lines are shown. An empty set selects all ranks.
 Result<std::vector<bool>> wanted_ranks(const JobRecord& record, const LogWords& words) {
   if (words.ranks.empty()) return std::vector<bool>{};
   // An elastic job may have had more ranks than its record shows.
@@ -346,7 +348,7 @@ Result<int> print_log(const StateView& view, const JobRecord& record, const LogW
   return code;
 }
 
-// `arguments`: the command, to run on the machine of the log. `view`: may lose jobs that the words cannot mean.
+// `arguments`: the command, to run on the machine of the log. `view` may lack jobs that the words cannot mean.
 int show_log(const StateView& view, const LogWords& words, std::vector<std::string> arguments) {
   const auto record = choose_job(view, words.job, arguments[0]);
   if (!record.ok()) return refuse(record.status());
@@ -405,7 +407,7 @@ int stop_job(std::span<const std::string> words) {
   if (!record.ok()) return refuse(record.status());
   const JobLife life = view->life_of(*record);
   const bool is_here = record->launcher.is_beside(view->observer);
-  // A launcher on another machine without a recent sign may still run: its clock may be behind, or its disk may hang.
+  // A launcher on another machine without a recent sign of life may still run: its clock or its disk may be late.
   if (life == JobLife::kEnded || (life == JobLife::kUnknown && is_here)) {
     print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
     return 0;

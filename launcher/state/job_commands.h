@@ -1,4 +1,5 @@
-// The commands `horovodrun ps -a`, `stop`, `wait`, `logs` and `attach`, which read the records of jobs. `look_inside` calls them.
+// The commands `horovodrun ps -a`, `stop`, `wait`, `logs` and `attach`, which read the records of jobs. look_inside.cpp
+// calls them.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostName = 64;
-// The time of three signs, because a launcher writes one per minute.
+// A launcher reports once a minute. After the time of three reports, it counts as ended.
 constexpr int64_t kSignSeconds = 180;
 
 std::string text_of(const Json& object, const char* key) {

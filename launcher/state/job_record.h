@@ -1,5 +1,5 @@
-// The record of one job: its launcher, its duration, and how it ended. Contains the command line, but no variables.
-// A launcher writes it as JSON (record_writer.h), and commands in other terminals read it.
+// The record of one job: its launcher, its duration, and how the job ended. Contains the command line, but no
+// variables. A launcher writes the record as JSON (record_writer.h), and commands in other terminals read it.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace hvd::launcher {
 
-// Identifies a process of this machine, or of another one that uses the same state directory.
+// Identifies a process of this machine, or of another machine that uses the same state directory.
 struct ProcessIdentity {
   std::string host;           // name of its machine
   std::string boot;           // boot_id()
   int64_t pid_namespace = 0;  // inode: equal pids of two containers are two processes
   int64_t pid = 0;
-  int64_t start = 0;  // in clock ticks since the boot
+  int64_t start = 0;  // start time in clock ticks since boot
 
   static ProcessIdentity own();
   // Returns whether both processes are in the same pid namespace of the same boot, where `pid` means the same process.
@@ -26,31 +26,31 @@ struct ProcessIdentity {
 
 struct JobRecord {
   ProcessIdentity launcher;
-  int64_t writer = 0;        // pid of the process beside the launcher that writes this record
-  int64_t writer_start = 0;  // in clock ticks since the boot
+  int64_t writer = 0;        // pid of the launcher's child process that writes this record
+  int64_t writer_start = 0;  // start time in clock ticks since boot
   std::string name;          // --name, or empty
   std::vector<std::string> command;
-  std::string directory;           // the launcher's working directory
-  std::string allocation;          // SLURM_JOB_ID, or empty
-  std::string allocation_name;     // SLURM_JOB_NAME, or empty
-  std::string node;                // SLURMD_NODENAME, or empty: the launcher is outside
+  std::string directory;        // the launcher's working directory
+  std::string allocation;       // SLURM_JOB_ID, or empty
+  std::string allocation_name;  // SLURM_JOB_NAME, or empty
+  std::string node;  // SLURMD_NODENAME; empty if the launcher runs outside of an allocation
   std::string state = "starting";  // "starting", "running" or "ended"
   int64_t began = 0;               // times: seconds since 1970
-  int64_t written = 0;             // time of the launcher's last sign
+  int64_t written = 0;             // when the launcher last reported that it runs
   int64_t ended = 0;
-  int32_t ranks = 0;         // 0: not known
-  bool is_constant = false;  // no later rank has a number above these
+  int32_t ranks = 0;         // 0: unknown
+  bool is_constant = false;  // later ranks have no greater numbers
   int32_t launches = 0;      // number of starts of all ranks
   int32_t exit_code = 0;
   std::string cause;        // a sentence about the end, or empty
-  int64_t lost_output = 0;  // bytes that did not reach the writer before the end
+  int64_t lost_output = 0;  // bytes of output that did not reach the writer before the end
   bool has_output =
-      false;  // the output is kept (log_files.h), in this folder or, with `log`, in another one
+      false;  // the output is kept (log_files.h), in the folder of this record or, with `log`, in another folder
   std::string
-      log;  // the state directory, on the launcher's machine, whose folder of this job contains the output
+      log;  // the state directory on the launcher's machine that has the job's folder with the output
   int32_t kill_grace = 0;  // seconds between the end signal and SIGKILL of ranks
-  std::string metrics;     // address of its metrics, such as "127.0.0.1:9400", or empty
-  std::string place;       // the state directory from which it was read; not in its JSON
+  std::string metrics;     // address of the job's metrics, such as "127.0.0.1:9400", or empty
+  std::string place;       // the state directory from which the record was read; not in its JSON
 
   bool has_ended() const { return state == "ended"; }
 };
@@ -60,18 +60,18 @@ std::string to_json(const JobRecord& record);
 Result<JobRecord> parse_job_record(std::string_view text);
 
 enum class JobLife { kRuns, kEnded, kUnknown };
-// `observer`: the calling process; `now`: the present time. A launcher on the observer's machine runs if its process
-// exists; any other launcher runs if its last sign is within three minutes of `now`.
+// `observer`: the calling process; `now`: the current time. A launcher on the observer's machine runs if its process
+// exists; any other launcher runs if its last sign of life is within three minutes of `now`.
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now);
 
 // Returns the start of the process in clock ticks since boot, or 0 if it does not exist.
 int64_t start_of(int64_t pid);
 // Returns the parent of a process, or 0 if it has no parent or does not exist.
 int64_t parent_of(int64_t pid);
-// Returns whether a signal, for example of Ctrl-Z, or a debugger has stopped the process.
+// Returns whether a signal, for example that of Ctrl-Z, or a debugger has stopped the process.
 bool is_stopped(int64_t pid);
 
-// Checks a name, which must be short, and look neither like a pid nor like a flag. An error lists the valid characters.
+// Checks a name, which must be short, and must not look like a pid or a flag. An error lists the valid characters.
 Status check_job_name(std::string_view name);
 
 }  // namespace hvd::launcher

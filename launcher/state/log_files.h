@@ -21,15 +21,15 @@ struct LogLimits {
 // The files are "0", "1" and so on, and contain records (protocol/record.h) of OutputChunk with whole lines.
 class LogFiles {
  public:
-  // `folder`: outlives this object.
+  // `folder` must outlive this object.
   LogFiles(const UniqueFd& folder, LogLimits limits) : folder_(folder), limits_(limits) {}
 
   void write(const OutputChunk& lines);
   // If output was lost at the end, records the number of missing bytes.
   void finish();
-  // Removes the oldest file to free space. Returns false if no file remains.
+  // Removes the oldest file, to free space. Returns false if no file remains.
   bool drop_oldest();
-  // Begins a new folder. The number of its first file continues the sequence, so that readers notice missing output.
+  // Begins a new folder. The number of its first file continues the sequence, so that readers detect missing output.
   void begin_again();
 
  private:

@@ -71,7 +71,7 @@ bool LogReader::go_to_next_file() {
     if (number && *number > number_ && (next < 0 || *number < next)) next = *number;
   }
   if (next < 0) return false;
-  // The file is complete, because a newer file exists.
+  // The file is complete if a newer file exists.
   if (read_more()) return true;
   has_gap_ = number_ >= 0 && next != number_ + 1;
   begins_late_ |= number_ < 0 && next != 0;

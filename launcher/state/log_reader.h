@@ -14,18 +14,18 @@
 
 namespace hvd::launcher {
 
-// Removes the next lines from the front of a file's bytes, and returns them; none if they are incomplete. After an
-// error, the rest of this file is unreadable.
+// Removes the next lines from the front of a file's bytes, and returns these lines; none if they are incomplete. After
+// an error, the rest of the file is unreadable.
 Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
 class LogReader {
  public:
-  // `folder`: outlives this object.
+  // `folder` must outlive this object.
   explicit LogReader(const UniqueFd& folder) : folder_(folder) {}
 
-  // Returns the next lines, or none if all present lines have been read.
+  // Returns the next lines, or nothing if all lines so far have been read.
   std::optional<OutputChunk> next();
-  // Returns whether the oldest output had been removed before the first next(), because of a lack of space.
+  // Returns whether the oldest output was removed before the first next(), because of a lack of space.
   bool begins_late() const { return begins_late_; }
 
  private:

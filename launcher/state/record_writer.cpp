@@ -36,7 +36,7 @@ constexpr size_t kKeptAtEnd =
     64 << 10;  // the newest output, which explains the end, if the disk is too slow for all output
 constexpr size_t kMostPacket = 64 << 10;
 constexpr size_t kMostHeld = 512 << 10;  // longest part of an incomplete line that is kept
-constexpr int kMostPieces = 16;          // maximum number between two checks of the socket
+constexpr int kMostPieces = 16;  // maximum number of pieces between two checks of the socket
 constexpr size_t kMostCommand = 8 << 10;
 
 int64_t now() { return std::time(nullptr); }
@@ -99,8 +99,8 @@ class RecordProcess {
     }
   }
 
-  // Limits the pieces, so that fast output does not delay signs. The launcher writes all output before it reports the
-  // end.
+  // Limits the number of pieces, so that fast output does not delay the reports of the launcher. The launcher writes
+  // all output before it reports the end.
   void copy_output() {
     for (int i = 0; i < kMostPieces || record_.has_ended(); ++i) {
       const ssize_t size =
@@ -114,13 +114,13 @@ class RecordProcess {
     }
   }
 
-  // The last line may be incomplete, if the launcher was killed or is still writing it.
+  // Copies whole lines. The last line may be incomplete, if the launcher was killed or still writes it.
   void copy_streams() {
     const ssize_t size = streams_ ? ::read(streams_.get(), piece_.data(), piece_.size()) : -1;
     if (size > 0) held_.append(piece_.data(), static_cast<size_t>(size));
     if (size == 0) streams_.reset();
     const bool is_whole = record_.has_ended() || held_.size() > kMostHeld;
-    const size_t end = is_whole ? held_.size() : held_.rfind('\n') + 1;  // 0 if there is none
+    const size_t end = is_whole ? held_.size() : held_.rfind('\n') + 1;  // 0 without a line end
     if (end > 0) files_.write({.rank = -1, .is_error = 1, .bytes = held_.substr(0, end)});
     held_.erase(0, end);
   }
@@ -145,13 +145,13 @@ class RecordProcess {
     bool is_full = false;
     Status status = write_record(folder_, record_, &is_full);
     if (is_full && record_.has_ended()) status = write_over(folder_, record_);
-    // If overwriting also needs room, remove old output: the record of the end matters more.
+    // If overwriting also needs space, remove old output: the record of the end matters more than old output.
     while (!status.ok() && is_full && record_.has_ended() && files_.drop_oldest())
       status = write_record(folder_, record_, &is_full);
     has_record_ |= status.ok();
     if (status.ok()) return;
     refuse_once(status);
-    // Commands cannot read a folder without a record. The next sign tries again.
+    // Remove a folder without a record, which commands cannot read. The next report tries again.
     if (!has_record_ && remove_empty_job_folder(path_, record_.launcher)) folder_.reset();
   }
 
@@ -202,8 +202,8 @@ class RecordProcess {
   bool is_killed_ = false;  // the launcher was killed
 };
 
-// Blocks signals for the launcher, its terminal or its allocation, so that they do not end this process before the
-// launcher. Closes descriptors whose end other processes wait for.
+// Blocks signals for the launcher, its terminal or its allocation, so that the signals do not end this process before
+// the launcher. Closes descriptors whose end other processes wait for.
 [[noreturn]] void run_process(const std::string& path, JobRecord record, UniqueFd socket,
                               UniqueFd output, UniqueFd streams) {
   ::setsid();
@@ -265,7 +265,7 @@ std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord re
                                                         child, is_quiet));
 }
 
-// The end of the socket notifies the process.
+// Closing the socket notifies the child process of the end.
 RecordWriter::~RecordWriter() {
   socket_.reset();
   ::waitpid(child_, nullptr, WNOHANG);
@@ -331,7 +331,7 @@ void RecordWriter::end(int exit_code) {
           "none"));
 }
 
-// For jobs that launched no ranks: the last message explains why.
+// Returns the cause for a job that launched no ranks: the last message explains it.
 std::string RecordWriter::cause_before_launches(int exit_code) const {
   if (!message_.empty()) return printable(message_.substr(0, message_.find('\n')), 1000);
   if (exit_code <= kExitSignal) return "";
@@ -363,7 +363,8 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   record.launcher = ProcessIdentity::own();
   record.name = settings.job.name.value_or("");
   size_t size = 0;
-  const auto variables = environment();  // a shell may have put their values into the command
+  // A shell may have put the values of variables into the command.
+  const auto variables = environment();
   for (const std::string& word : Redactor(variables).redact_command(command)) {
     record.command.push_back(word.substr(0, kMostCommand - size));
     size += record.command.back().size() + 1;
@@ -386,7 +387,7 @@ namespace {
 // The writers of a job: one in the state directory, and for a detached job a second one beside its log.
 using Writers = std::vector<std::unique_ptr<RecordWriter>>;
 
-// Returns errors only for the record of a detached job.
+// Starts the writers. Returns only errors about the record of a detached job.
 Result<Writers> start_writers(const LaunchSettings& settings, JobRecord record) {
   const std::string path =
       state_folder_path(settings.output.state_dir, environment_variable("HOME").value_or(""));

@@ -1,6 +1,6 @@
 // Keeps the record of a running job (job_record.h) up to date, from before its first launch to its end. A child process
 // writes the files, so that an unresponsive file system blocks only that process, which may then outlive the launcher.
-// The child also records the end of a killed launcher, and in an idle job wakes once a minute.
+// The child also records the end of a killed launcher. In an idle job, it wakes once a minute.
 #pragma once
 
 #include <sys/types.h>
@@ -24,26 +24,26 @@ namespace hvd::launcher {
 enum class Kept : uint8_t {
   kNothing,
   kOutput,   // all output passed to output()
-  kStreams,  // also the launcher's standard output and error, which no other process shows
+  kStreams,  // also the launcher's standard output and error, which no terminal shows
 };
 
 class RecordWriter {
  public:
-  // Starts the process. Returns null after a message to the user: the job runs without a record. `is_quiet`: prints
-  // no message if the directory cannot keep a record.
+  // Starts the child process. Returns null after a message to the user: the job runs without a record. `is_quiet`:
+  // prints no message if the directory cannot keep a record.
   static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, Kept kept,
                                              bool is_quiet);
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
 
-  // Null if output is not kept.
+  // Returns null if output is not kept.
   LogQueue* output() { return output_.get(); }
   void running(int ranks);
   void set_cause(const std::string& cause);
   // Adds a sentence that the launcher has printed.
   void add_message(std::string_view sentence);
-  // Waits at most one second each for sending the output, for sending its newest lines, and for the end to be
-  // on disk. Call last.
+  // Waits at most one second for each of three steps: the output is sent, its newest lines are sent, and the end is on
+  // disk. Call last.
   void end(int exit_code);
 
  private:
@@ -56,23 +56,24 @@ class RecordWriter {
         kept_(kept),
         child_(child),
         is_quiet_(is_quiet) {}
-  // Returns false, after a message, if the process has ended.
+  // Returns false, after a message, if the child process has ended.
   bool send();
   void send_output();
   // Returns whether all output was sent.
   bool send_output_until(Deadline deadline);
   std::string cause_before_launches(int exit_code) const;
-  // Prints the messages of the process. Returns false if the process has ended.
+  // Prints the messages of the child process. Returns false if it has ended.
   bool receive(int flags);
 
   const std::string path_;
   JobRecord record_;
-  UniqueFd socket_;  // receives sentences for the user, and sends records as JSON
+  // Receives sentences for the user from the child process, and sends it records as JSON.
+  UniqueFd socket_;
   std::unique_ptr<LogQueue> output_;
   const Kept kept_;
   const pid_t child_;
   const bool is_quiet_;
-  bool is_gone_ = false;  // the process has ended
+  bool is_gone_ = false;  // the child process has ended
   std::string message_;   // the launcher's last sentence
 };
 
@@ -80,10 +81,10 @@ class RecordWriter {
 bool keeps_output(const LaunchSettings& settings);
 // Returns the record of this process's job at its start.
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
-// Events for the process in the terminal, with --detach. Each function may be empty.
+// Notifications to the process in the terminal, with --detach. Each function may be empty.
 struct DetachedEvents {
-  std::function<void()> on_recorded;  // from now on, the log receives the output
-  std::function<void()> on_running;   // all ranks run
+  std::function<void()> on_recorded;  // called when the log begins to receive the output
+  std::function<void()> on_running;   // called when all ranks run
 };
 
 // Runs a job and records it, unless the settings disable records. The record and log of a detached job are always in

@@ -68,7 +68,7 @@ Result<UniqueFd> own_folder_in(const UniqueFd& folder, const std::string& path,
   return own;
 }
 
-// Replaces the file by one with this text: a reader sees either file completely.
+// Replaces the file by a file with this text. A reader sees one of the two files completely.
 Status write_whole(const UniqueFd& folder, const std::string& beside, const std::string& name,
                    const std::string& text, mode_t mode, bool* is_full = nullptr) {
   const auto failure = [&](int error) {
@@ -91,7 +91,7 @@ Status write_whole(const UniqueFd& folder, const std::string& beside, const std:
   return {};
 }
 
-// The process that writes records has another working directory.
+// Returns an absolute path, because the process that writes records has another working directory.
 std::string absolute_path(const std::string& path) {
   std::error_code error;
   const auto whole = std::filesystem::absolute(path, error);
@@ -122,7 +122,7 @@ std::vector<std::string> job_folders(const UniqueFd& folder) {
   return names;
 }
 
-// Root creates nothing in the home directory of another user, who could not use it.
+// Refuses root in the home directory of another user, who could not use root's files.
 Status check_home(const std::string& path) {
   const std::string home = environment_variable("HOME").value_or("");
   struct stat status {};
@@ -273,7 +273,7 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
     const UniqueFd job = open_folder_in(*folder, name);
     if (!is_own(job, S_IRWXG | S_IRWXO)) continue;
     auto record = read_record(job);
-    // A launcher that has just begun, or found no room, has a folder without a record.
+    // A launcher that has just begun, or found no space, has a folder without a record.
     if (record.status().code() == Code::kNotFound) continue;
     if (record.ok())
       records.emplace_back(*std::move(record)).place = path;
@@ -294,7 +294,7 @@ void remove_old_jobs(const std::string& path, int64_t now, size_t most) {
   const auto folder = open_state_folder(path);
   if (!folder.ok()) return;
   remove_old_targets(*folder, now);
-  std::vector<std::pair<int64_t, std::string>> jobs;  // by the last change
+  std::vector<std::pair<int64_t, std::string>> jobs;  // by the time of the last change
   for (const std::string& name : job_folders(*folder)) {
     struct stat status {};
     if (::fstatat(folder->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0)
@@ -302,7 +302,7 @@ void remove_old_jobs(const std::string& path, int64_t now, size_t most) {
   }
   std::ranges::sort(jobs);
   const ProcessIdentity observer = ProcessIdentity::own();
-  // After a jump of the clock, every job looks old.
+  // Also test whether the launcher runs, because every job looks old after a jump of the clock.
   const auto runs = [&](const std::string& name) {
     const UniqueFd job = open_folder_in(*folder, name);
     const auto record = read_record(job);
@@ -329,7 +329,7 @@ UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name) {
 
 std::vector<std::string> entries_of(const UniqueFd& folder) {
   std::vector<std::string> names;
-  // Open the directory once more: the read position belongs to the open file description, which dup() would share.
+  // Open the directory once more: a descriptor of dup() would share its read position.
   UniqueFd own = open_folder_in(folder, ".");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(own.get()), ::closedir);
   if (!entries) return names;

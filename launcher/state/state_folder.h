@@ -1,7 +1,7 @@
 // The state directory of a user: one folder for each job, with its record (job_record.h). Only the job's launcher
-// writes to a folder. It replaces whole files by rename and uses no locks, so the directory may be on a network file
-// system. Calls may block for as long as the file system does. The records and logs of detached jobs are in a second
-// directory of this form on a local disk, because their launcher waits for blocked writes.
+// writes to a folder. The launcher replaces whole files by rename and uses no locks, so the directory may be on a
+// network file system. Calls may block for as long as the file system does. The records and logs of detached jobs are
+// in a second directory of this form on a local disk, because their launcher waits for blocked writes.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace hvd::launcher {
 constexpr int64_t kKeptDays = 14;
 constexpr size_t kMostJobs = 500;
 
-// Returns the absolute path for a value of HOROVOD_STATE_DIR, in which "~" is the user's home; empty: keep no state.
+// Returns the absolute path for a value of HOROVOD_STATE_DIR, where "~" is the user's home; empty: no state is kept.
 std::string state_folder_path(const std::string& value, const std::string& home);
 
 // Returns the directory of detached jobs for a value of HOROVOD_SPOOL_DIR: "/tmp/horovodrun-1000".
 std::string local_state_path(const std::string& parent);
 // Refuses a directory that another user owns or may enter. kNotFound if it does not exist.
 Status check_local_state(const std::string& path);
-// Creates this directory, and in it the first record of a detached job.
+// Creates the directory of detached jobs, and in it the first record of a detached job.
 Status begin_local_record(const std::string& path, const JobRecord& record);
 
 // Creates the directory and this job's folder in it, if missing. Refuses directories of other users.
@@ -33,18 +33,18 @@ Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity&
 bool remove_empty_job_folder(const std::string& path, const ProcessIdentity& launcher);
 // Returns the name of the job's folder.
 std::string job_folder_name(const ProcessIdentity& launcher);
-// Opens the folder of a job; refuses one of another user.
+// Opens the folder of a job; refuses a folder of another user.
 Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity& launcher);
 
 // `is_full`: set if the disk is full.
 Status write_record(const UniqueFd& folder, const JobRecord& record, bool* is_full = nullptr);
-// Overwrites the record in place, which needs no room unless the file system copies on write.
+// Overwrites the record in place, which needs no space unless the file system copies on write.
 Status write_over(const UniqueFd& folder, const JobRecord& record);
 Result<JobRecord> read_record(const UniqueFd& folder);
 
-// Writes a file beside the job's folder by which Prometheus finds its metrics (file_sd), named like the folder, with
-// ".json". The file is outside of the folder because file_sd accepts patterns only in file names. Other users may read
-// it.
+// Writes a file beside the job's folder by which Prometheus finds the job's metrics (file_sd). Its name is the folder's
+// name with ".json". The file is outside of the folder because file_sd accepts patterns only in file names. Other users
+// may read the file.
 Status write_target(const std::string& path, const JobRecord& record);
 void remove_target(const std::string& path, const ProcessIdentity& launcher);
 
@@ -55,15 +55,15 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
 // Sorts records, oldest first.
 void sort_by_age(std::vector<JobRecord>& records);
 
-// Removes jobs older than kKeptDays, and the oldest jobs beyond kMostJobs, but no job with a sign within the last three
-// minutes. Also removes the targets of launchers without such a sign.
+// Removes jobs older than kKeptDays, and the oldest jobs beyond kMostJobs, but no job whose launcher has given a sign
+// of life within the last three minutes. Also removes the file_sd files of launchers without such a sign.
 void remove_old_jobs(const std::string& path, int64_t now, size_t most = kMostJobs);
 
 // Returns whether the open directory has been removed.
 bool is_removed(const UniqueFd& folder);
 // Opens a directory below a directory, but not through a symbolic link.
 UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name);
-// Returns the names of its entries, without "." and "..".
+// Returns the names of the folder's entries, without "." and "..".
 std::vector<std::string> entries_of(const UniqueFd& folder);
 
 }  // namespace hvd::launcher

@@ -21,7 +21,7 @@ class BlockingCall {
   // One call at a time.
   bool start(std::function<void()> work, std::function<void()> done);
   bool is_running() const { return static_cast<bool>(ended_); }
-  // Makes sure that `done` is not called.
+  // Prevents a later call of `done`.
   void abandon();
 
  private:

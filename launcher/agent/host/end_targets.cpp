@@ -10,7 +10,7 @@ std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// Whether the process only starts other processes and waits for them. Its SIGTERM handler saves nothing.
+// Returns whether the process only starts other processes and waits for them. Its SIGTERM handler saves nothing.
 bool is_wrapper(const EndCandidate& process) {
   const std::string_view argument =
       std::string_view(process.command).substr(0, process.command.find('\0'));
@@ -21,7 +21,7 @@ bool is_wrapper(const EndCandidate& process) {
   return false;
 }
 
-// Whether the process is a worker, or its server, that Python's multiprocessing or joblib created with exec.
+// Returns whether multiprocessing or joblib of Python started the process by exec, as a worker or its server.
 bool is_multiprocessing(const EndCandidate& process) {
   for (const std::string_view sign :
        {"from multiprocessing.", "--multiprocessing-fork", "joblib.externals.loky"}) {
@@ -36,7 +36,8 @@ class RankTree {
 
   using Claim = std::function<bool(const EndCandidate&)>;
 
-  // The topmost processes for which `holds` is true. Skips processes for which `left_out` is true, and all below them.
+  // Returns the topmost processes for which `holds` is true. Skips each process for which `left_out` is true and its
+  // tree.
   std::vector<pid_t> topmost(const Claim& holds, const Claim& left_out) const {
     std::vector<pid_t> found;
     std::vector<const EndCandidate*> open = {&processes_.front()};
@@ -56,7 +57,7 @@ class RankTree {
     return found;
   }
 
-  // A subshell, although a fork of its shell, is not a worker: it may start the process that saves.
+  // A subshell is a fork of its shell, but not a worker: it may start the process that saves.
   bool is_worker(const EndCandidate& process) const {
     if (&process == &processes_.front() || is_wrapper(process)) return false;
     const auto parent =

@@ -1,5 +1,5 @@
-// Chooses the processes of a rank that get SIGTERM at the rank's end: the process that saves, but not the shells above
-// it or the workers below it. Pure.
+// Chooses the processes of a rank that get SIGTERM at the rank's end: the process that saves, without the shells above
+// it and the workers below it. Pure.
 #pragma once
 
 #include <sys/types.h>
@@ -14,15 +14,16 @@ struct EndCandidate {
   pid_t parent = 0;
   std::string command{};         // its arguments, each ended by a zero byte
   std::string program{};         // path of its executable file; may be empty
-  bool handles_sigterm = false;  // it has a SIGTERM handler
-  bool has_joined = false;       // it has called hvd.init()
+  bool handles_sigterm = false;  // the process has a SIGTERM handler
+  bool has_joined = false;       // the process has called hvd.init()
 };
 
 // `processes` are a rank's first process, then all its descendants. Returns the topmost processes that have called
-// hvd.init(). If there are none, returns the topmost ones that handle SIGTERM, except: forks with the same
-// command as their parent, children of Python's multiprocessing, and their descendants (workers of a DataLoader
-// handle SIGTERM even if their parent does not); shells, which run a trap only after the command in the foreground
-// has ended; and `timeout`, which sends the signal to its whole process group. Empty: all processes get the signal.
+// hvd.init(). Without such processes, returns the topmost processes that handle SIGTERM, except: forks with the same
+// command as their parent, children of Python's multiprocessing, and their descendants (workers of a DataLoader handle
+// SIGTERM even if their parent does not); shells, which run a trap only after the command in the foreground has ended;
+// and `timeout`, which sends the signal to its whole process group. If the result is empty, all processes get the
+// signal.
 std::vector<pid_t> end_targets(const std::vector<EndCandidate>& processes);
 
 }  // namespace hvd::launcher

@@ -17,10 +17,10 @@
 namespace hvd::launcher {
 namespace {
 
-// Maximum number of processes per look, oldest first.
+// Maximum number of processes per scan. The oldest processes are scanned.
 constexpr ptrdiff_t kMaxLookedAt = 64;
 constexpr size_t kMaxFile = 4 << 20;  // maximum size of a /proc file
-// Most programs load their library early. After kYoung, a process is read again only every kReadAgain.
+// Most programs load their libraries early. A process older than kYoung is read again only every kReadAgain.
 constexpr std::chrono::seconds kYoung{60}, kReadAgain{32};
 // Parts of the paths of the libraries.
 constexpr std::array<std::array<const char*, 2>, LibraryUsers::kLibraries> kLibraryFiles = {
@@ -30,8 +30,8 @@ constexpr std::array<std::array<const char*, 2>, LibraryUsers::kLibraries> kLibr
 
 constexpr uint8_t kFirst = 2, kMpi = 4;
 
-// The number of the library that a process has loaded, or 0. PyTorch and JAX come before MPI, because they find other
-// ranks themselves, even if the process has also loaded an MPI.
+// Returns the number of the library that a process has loaded, or 0. PyTorch and JAX take precedence over MPI, because
+// they find other ranks themselves, even if the process has also loaded an MPI.
 uint8_t library_of(pid_t process) {
   const std::string maps = read_large_proc_file(cat("/proc/", process, "/maps"), kMaxFile);
   for (size_t i = 0; i < kLibraryFiles.size(); ++i) {
@@ -41,14 +41,14 @@ uint8_t library_of(pid_t process) {
   return 0;
 }
 
-// Whether the process has the variables that mpirun sets for its ranks.
+// Returns whether the process has the variables that mpirun sets for its ranks.
 bool is_of_mpirun(pid_t process) {
   const std::string variables = read_large_proc_file(cat("/proc/", process, "/environ"), kMaxFile);
   return variables.find("OMPI_COMM_WORLD_SIZE=") != std::string::npos ||
          variables.find("PMI_SIZE=") != std::string::npos;
 }
 
-// Whether an end of a connection is not connected to a socket in `own`.
+// Returns whether one of `ends` is connected to a socket outside of `own`.
 bool leads_elsewhere(const std::set<ConnectionEnds>& ends, const std::set<ConnectionEnds>& own) {
   return std::ranges::any_of(ends, [&](const ConnectionEnds& end) {
     return !own.contains({end.second, end.first});
@@ -93,7 +93,7 @@ LibraryUsers::Look LibraryUsers::look() {
     ends[process.pid] = connections.of(process.pid);
     all.insert(ends[process.pid].begin(), ends[process.pid].end());
   }
-  // A connection inside a process does not count; for MPI, neither does one to the server that MPI itself started.
+  // A connection inside a process does not count; for MPI, neither does a connection to the server that MPI started.
   look.is_connected = std::ranges::any_of(users_, [&](const auto& each) {
     const pid_t pid = each.first.first;
     if (each.second.library != kMpi)

@@ -1,6 +1,6 @@
-// Finds the processes below this one that have loaded PyTorch, JAX or an MPI, and whether one of them is connected to
-// another process. A scan reads /proc, and may block while a process changes its memory map. Independence owns it. Any
-// thread, one at a time.
+// Finds the processes below this process that have loaded PyTorch, JAX or an MPI, and whether one of them is connected
+// to another process. A scan reads /proc, and may block while a process changes its memory map. Independence owns this
+// object. Any thread, one at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -19,9 +19,10 @@ class LibraryUsers {
  public:
   static constexpr size_t kLibraries = 3;
   struct Look {
-    uint8_t library = 0;  // loaded by a process: 2 PyTorch, 3 JAX, 4 an MPI; 0: none
+    uint8_t library = 0;  // a process has loaded it: 2 PyTorch, 3 JAX, 4 an MPI; 0: none of them
     bool is_connected = false;
-    bool is_new = false;  // a program has newly loaded a library; forks of a user do not count
+    // A program has loaded a library since the last scan. Forks of a known user do not count.
+    bool is_new = false;
   };
   Look look();
 
@@ -33,7 +34,8 @@ class LibraryUsers {
   };
   static User read_again(const User& before, pid_t process);
 
-  std::map<std::pair<pid_t, int64_t>, User> users_;  // key: pid and start time; of the last look
+  // Processes of the last scan, by pid and start time.
+  std::map<std::pair<pid_t, int64_t>, User> users_;
 };
 
 }  // namespace hvd::launcher

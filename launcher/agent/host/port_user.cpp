@@ -14,7 +14,7 @@ std::optional<uid_t> other_user_at(uint16_t port) {
     char line[512];
     while (table && std::fgets(line, sizeof line, table.get()) != nullptr) {
       unsigned own_port = 0, state = 0, uid = 0;
-      // Columns: number, local address and port, remote ones, state, queues, timer, retransmissions, user.
+      // Columns: number, local address:port, remote address:port, state, queues, timer, retransmissions, user.
       const int read =
           std::sscanf(line, "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*x:%*x %*x:%*x %*x %u",
                       &own_port, &state, &uid);

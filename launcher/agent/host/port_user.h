@@ -9,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// The user of a process that listens on this port, if it is not this process's user; else nothing.
+// Returns the user of a process that listens on this port; nothing if that is this process's user, or none listens.
 std::optional<uid_t> other_user_at(uint16_t port);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
-// Describes the activity of a rank's processes from /proc: state, kernel function and share of a core of
-// the busiest process. Keeps the CPU times of its last call. The agent owns one; never stops a process.
+// Describes the activity of a rank's processes from /proc: state, kernel function and share of a core of the busiest
+// process. Keeps the CPU times of its last call. The agent owns this object; never stops a process.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +16,8 @@ namespace hvd::launcher {
 
 class ProcessActivity {
  public:
-  // "running (python3 train.py), 98 % of a core": for this process and its descendants, since the last call, or
-  // since their start. Empty if all have ended. `all`: the processes of the job on this host.
+  // Describes a process and its descendants since the last call, or since their start: "running (python3 train.py), 98
+  // % of a core". Empty if all of them have ended. `all`: the processes of the job on this host.
   std::string describe(pid_t pid, const std::vector<ProcessEntry>& all);
 
  private:

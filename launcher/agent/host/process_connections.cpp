@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxTable = 180 * 100'000;  // a row has up to 180 bytes
 
-// The inodes of the process's sockets, from links with the text "socket:[4711]".
+// Returns the inodes of the process's sockets, from links with the text "socket:[4711]".
 std::set<std::string> sockets_of(pid_t process) {
   std::set<std::string> sockets;
   std::error_code error;
@@ -28,14 +28,14 @@ std::set<std::string> sockets_of(pid_t process) {
   return sockets;
 }
 
-// The connections of the process's network namespace, by inode.
+// Returns the connections of the process's network namespace, by inode.
 std::map<std::string, ConnectionEnds> read_table(pid_t process) {
   std::map<std::string, ConnectionEnds> table;
   for (const char* name : {"tcp", "tcp6"}) {
     const std::string text = read_large_proc_file(cat("/proc/", process, "/net/", name), kMaxTable);
     std::string_view rest = text;
     while (!rest.empty()) {
-      // Columns: number, local end, remote end, state, ..., the inode of the socket.
+      // Columns: number, local end, remote end, state, and further columns with the inode of the socket.
       const std::vector<std::string_view> words = words_of(take_line(rest));
       if (words.size() < 10 || words[3] != "01") continue;
       table.insert_or_assign(std::string(words[9]),

@@ -13,8 +13,8 @@ namespace hvd::launcher {
 // The local and the remote end of a connection, in the kernel's notation: "0100007F:1F90".
 using ConnectionEnds = std::pair<std::string, std::string>;
 
-// The kernel takes milliseconds to list the sockets of a network namespace, so this class reads each namespace's table
-// only once for all processes, up to 100,000 sockets.
+// Reads the connections of processes. The kernel takes milliseconds to list the sockets of a network namespace, so this
+// class reads the table of each namespace only once for all processes, up to 100,000 sockets.
 class Connections {
  public:
   std::set<ConnectionEnds> of(pid_t process);

@@ -23,8 +23,8 @@ namespace {
 
 constexpr double kReadTimeoutSeconds = 0.3;
 constexpr size_t kMaxStack = 32 << 10;
-// The prefix of the name of the file that horovod/_stack.py keeps open. A signal number and a descriptor
-// follow it.
+// The prefix of the name of the file that horovod/_stack.py keeps open. In the name, a signal number and a descriptor
+// follow the prefix.
 constexpr std::string_view kChannelName = "/memfd:horovod-stack:";
 constexpr std::string_view kHeader = "(most recent call first)";
 
@@ -75,7 +75,7 @@ std::string python_stack(pid_t pid, const std::string& folder) {
   return text.substr(text.find('\n', header) + 1);
 }
 
-// Returns "futex_do_wait" and the kernel functions above it, if this user may read them.
+// Returns `before` and the kernel function in which the process waits ("futex_do_wait"); or an empty text.
 std::string kernel_place(const std::string& folder, const char* before) {
   const std::string contents = read_proc_file(folder + "wchan");
   const std::string_view place = trim(contents);

@@ -16,11 +16,11 @@ struct ProcessSnapshot {
   std::string stack;  // lines from the process, each with a newline; empty if it provides none
 };
 
-// `with_stack`: also get the Python stack, for which the call briefly waits for the process.
+// `with_stack`: also gets the Python stack, for which the call briefly waits for the process.
 ProcessSnapshot process_snapshot(pid_t pid, bool with_stack);
 
-// "sleeping in futex_do_wait (python3 train.py)": state, kernel function and command. Empty
-// if the process has ended.
+// Returns the process's state, kernel function and command: "sleeping in futex_do_wait (python3 train.py)". Empty if
+// the process has ended.
 std::string process_activity_line(pid_t pid);
 
 // Returns the Python processes in the list that have no Python ancestor in the list.

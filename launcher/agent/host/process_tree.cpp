@@ -69,7 +69,7 @@ std::vector<ProcessEntry> processes_below(pid_t root) {
   return found;
 }
 
-// A pidfd refers to one process permanently. The start time proves that it is the process that the scan found.
+// A pidfd refers to one process permanently. The start time proves that this process is the process of the scan.
 void signal_process(const ProcessEntry& process, std::initializer_list<int> numbers) {
   const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   const auto now = read_process(process.pid);
@@ -77,7 +77,7 @@ void signal_process(const ProcessEntry& process, std::initializer_list<int> numb
   for (const int number : numbers) {
     if (held)
       ::syscall(SYS_pidfd_send_signal, held.get(), number, nullptr, 0);
-    else  // Linux before 5.3, or no free descriptor
+    else  // Linux before 5.3, or the process has no free descriptor
       ::kill(process.pid, number);
   }
 }

@@ -1,5 +1,5 @@
-// Finds, signals and ends all descendants of this process. This process must be a subreaper, so that orphans remain
-// its descendants. Without /proc it finds no processes. The agent and the guardian use it. Scans run on any thread,
+// Finds, signals and ends all descendants of this process. This process must be a subreaper, so that orphans remain its
+// descendants. Without /proc it finds no processes. The agent and the guardian use this code. Scans run on any thread,
 // signals on one.
 #pragma once
 
@@ -27,7 +27,7 @@ struct ProcessEntry {
   std::string name;
 };
 
-// Whether /proc shows this process's PID namespace: it may be missing, hidden, or belong to another namespace.
+// Returns whether /proc shows this process's PID namespace: /proc may be missing, hidden, or of another namespace.
 bool sees_its_processes();
 // Returns the descendants of one process, including zombies, because threads of a zombie may still run.
 std::vector<ProcessEntry> processes_below(pid_t root);
@@ -41,16 +41,16 @@ std::vector<pid_t> descendants_of(pid_t pid);
 pid_t parent_of(pid_t pid);
 // Returns the start of a process in ticks since boot, or nothing if it is unknown.
 std::optional<int64_t> start_of(pid_t pid);
-// Whether the text of /proc/PID/status lists a handler for the signal.
+// Returns whether the text of /proc/PID/status lists a handler for the signal.
 bool handles_signal(std::string_view status, int number);
 
-// Sends the signals to the process that a scan has found, but not to a process that has reused its pid since.
+// Sends the signals to a process of an earlier scan, unless another process has reused its pid since.
 void signal_process(const ProcessEntry& process, std::initializer_list<int> numbers);
-// Sends each of the signals to each descendant except `spared`. A child that leads a process group
-// gets them together with its group, including children forked in the group meanwhile. If the kernel
-// has pidfds, no process that reuses the pid of an ended descendant gets a signal.
+// Sends each of the signals to each descendant except `spared`. A child that leads a process group gets the signals
+// together with its group, including children forked in the group meanwhile. If the kernel has pidfds, no process that
+// reuses the pid of an ended descendant gets a signal.
 void signal_descendants(std::initializer_list<int> numbers, const std::set<pid_t>& spared = {});
-// Sends the signals to the descendants in this process group.
+// Sends the signals to the descendants of this process that belong to `group`.
 void signal_group(pid_t group, std::initializer_list<int> numbers,
                   const std::set<pid_t>& spared = {});
 // Returns true if this process has no children, not even zombies.
@@ -58,7 +58,7 @@ bool is_childless();
 // Returns "sudo (pid 12), python3 of rank 1 (pid 13, state D in io_schedule)", for a message about processes that do
 // not end. State D and the kernel function are those of a process that waits for a disk or a device.
 std::string describe_descendants(const std::function<std::optional<int>(pid_t)>& rank_of);
-// Whether this process has descendants, and all except `spared` are in state D or have ended.
+// Returns whether this process has descendants, and all of them except `spared` are in state D or have ended.
 bool are_stuck_in_kernel(const std::set<pid_t>& spared = {});
 
 }  // namespace hvd::launcher

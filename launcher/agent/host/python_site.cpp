@@ -29,7 +29,7 @@ bool add_folder(Folders& folders, const fs::path& folder) {
   return true;
 }
 
-// Whether a line of code in a .pth file may add folders, or import finders of editable installations.
+// Returns whether code in a .pth file may add folders, or import finders of editable installations.
 bool may_change_path(std::string_view code) {
   return std::ranges::any_of(
       std::to_array<std::string_view>({"sitedir", "sys.path", "__editable__", "meta_path"}),
@@ -88,7 +88,7 @@ fs::path user_base(const std::string& named, const std::string& home) {
   return home.empty() ? fs::path() : fs::path(home) / ".local";
 }
 
-// Whether sitecustomize or usercustomize may add folders, as in environment modules, Nix and Guix.
+// Returns whether sitecustomize or usercustomize may add folders, as in environment modules, Nix and Guix.
 bool may_add_folders(const fs::path& folder) {
   return std::ranges::any_of(
       std::to_array({"sitecustomize", "usercustomize"}), [&](const char* name) {

@@ -11,22 +11,22 @@
 namespace hvd::launcher {
 
 struct PythonSite {
-  // In the order of sys.path, without the program's own folder. All folders exist.
+  // Listed in the order of sys.path, without the program's own folder. All folders exist.
   std::vector<std::filesystem::path> folders;
   // The subset of `folders` that PYTHONPATH and .pth files name: they may hold the user's own modules.
   std::vector<std::filesystem::path> named;
-  // False if the interpreter may have more folders: if its standard library is not next to it, if PYTHONHOME is set,
-  // or if sitecustomize or code in a .pth file adds folders.
+  // False if the interpreter may have more folders: its standard library is not next to it, PYTHONHOME is set, or
+  // sitecustomize or code in a .pth file adds folders.
   bool is_whole = true;
 };
 
-// The folders of PYTHONPATH, a virtual environment, the user and the interpreter, and the folders that their .pth
-// files add. `interpreter` is an absolute path, and relative entries of PYTHONPATH are relative to
+// Returns the folders of PYTHONPATH, of a virtual environment, of the user and of the interpreter, and the folders that
+// their .pth files add. `interpreter` is an absolute path. Entries of PYTHONPATH may be relative to
 // `working_directory`. Ignores options of the interpreter (-I, -s, ...).
 PythonSite python_site(const std::filesystem::path& interpreter,
                        const std::string& working_directory, const Environment& environment);
 
-// Reads at most 1 MiB. Returns an empty text if the path is not a regular file.
+// Returns at most 1 MiB of a file. Returns an empty text if the path is not a regular file.
 std::string text_of_file(const std::filesystem::path& path);
 
 }  // namespace hvd::launcher

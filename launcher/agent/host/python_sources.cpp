@@ -29,13 +29,13 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-// The name in one part of an import statement, without "as" and comments.
+// Returns the name in one part of an import statement, without "as" and comments.
 std::string name_in(std::string_view part) {
   const std::string_view name = trim(part);
   return std::string(name.substr(0, name.find_first_of(" \t#)")));
 }
 
-// Puts each logical line with an import on one line, with spaces around its words.
+// Returns the text with each logical line that has an import on one line, and with spaces around its words.
 std::string with_joined_imports(std::string_view text) {
   std::string joined(text);
   std::ranges::replace(joined, '\t', ' ');
@@ -113,7 +113,7 @@ class Sources {
       return;
     }
     has_found_ = has_found_ || has_word_(text);
-    // A statement may follow another statement, or a colon, on the same line.
+    // An import may follow another statement, or a colon, on the same line.
     std::string lines = with_joined_imports(text);
     std::ranges::replace(lines, ';', '\n');
     std::ranges::replace(lines, ':', '\n');
@@ -122,7 +122,7 @@ class Sources {
     }
   }
 
-  // A module that is not in these folders is an installed one, and is not read.
+  // A module outside of these folders is an installed module, and is not read.
   void read_module(std::string name, const fs::path& package) {
     if (!name.starts_with('.')) {
       // Do not read this project's own package.
@@ -195,7 +195,7 @@ Mention look_in_sources(const PythonProgram& program, const std::string& folder,
   using enum PythonProgram::Kind;
   std::error_code error;
   fs::path own = folder;
-  // Python searches the folder of the file itself, not of a link to it.
+  // If the script is a link, Python searches the folder of the file, not the folder of the link.
   const fs::path script =
       program.kind == kScript ? fs::canonical(own / program.text, error) : fs::path();
   if (program.kind == kScript) own = script.parent_path();

@@ -13,24 +13,25 @@
 
 namespace hvd::launcher {
 
-// kUnknown: no source contains the word, but a source is missing, is not text, or is a compiled module, or the limit of
-// 200 files or 4 MiB was reached.
+// Whether the sources of a program contain a word. kUnknown: no source contains the word, but a source is missing, is
+// not text, or is a compiled module, or the limit of 200 files or 4 MiB was reached.
 enum class Mention { kNone, kSome, kUnknown };
 
-// Whether `has_word` returns true for one of the sources. A script is relative to `folder`. Modules are searched in
-// the script's folder, or in `folder` without a script, and then in `more_folders`.
+// Returns whether `has_word` returns true for one of the sources. A script is relative to `folder`. Modules are
+// searched in the script's folder, or in `folder` if there is no script, and then in `more_folders`.
 Mention look_in_sources(const PythonProgram& program, const std::string& folder,
                         const std::function<bool(std::string_view source)>& has_word,
                         std::span<const std::filesystem::path> more_folders);
 
-// The modules in an import statement: for "import a.b, c as d" a.b and c; for "from a import b" a and a.b. Pure.
+// Returns the modules of an import statement: a.b and c for "import a.b, c as d", a and a.b for "from a import b".
+// Pure.
 std::vector<std::string> imports_of(std::string_view statement);
 
-// Whether the command is Python with a script or -m MODULE, and no source contains a word about ranks. False for
-// other commands, and if a source is unknown.
+// Returns whether the command is Python with a script or -m MODULE, and no source contains a word about ranks. False
+// for other commands, and if a source is unknown.
 bool has_no_word_of_ranks(const std::vector<std::string>& command, const std::string& folder);
 
-// Whether the text of a source contains a word about ranks (rank, world_size, horovod, mpi4py, ...). Pure.
+// Returns whether a source contains a word about ranks (rank, world_size, horovod, mpi4py, ...). Pure.
 bool mentions_ranks(std::string_view source);
 
 }  // namespace hvd::launcher

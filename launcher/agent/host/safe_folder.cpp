@@ -21,7 +21,7 @@ bool is_sticky(const std::string& path) {
   return ::stat(path.c_str(), &about) == 0 && (about.st_mode & S_ISVTX) != 0;
 }
 
-// In a user namespace without root, / has another owner, which is as trustworthy as root.
+// Returns whether only root owns it. In a user namespace without root, the owner of / is as trustworthy as root.
 bool is_trusted(uid_t owner) {
   struct stat root {};
   return owner == 0 || owner == ::geteuid() || (::stat("/", &root) == 0 && owner == root.st_uid);
@@ -37,7 +37,7 @@ bool is_symbolic_link(const std::string& path) {
   return ::lstat(path.c_str(), &about) == 0 && S_ISLNK(about.st_mode);
 }
 
-// In a shared folder such as /tmp, the files are in a folder of their user.
+// Adds a folder. In a shared folder such as /tmp, each user's files are in a folder of that user.
 void add_folder(std::vector<std::string>& folders, std::string_view folder) {
   if (!folder.starts_with('/')) return;
   const std::string path(folder);
@@ -82,7 +82,7 @@ Result<std::string> safe_folder(const std::string& path) {
     return permission_denied(
         cat(printable(part), " belongs to another user or is writable by others"));
   };
-  // Another user's folder in /tmp could be replaced by a link at any time.
+  // Another user can replace this user's folder in /tmp by a link at any time.
   if (path.ends_with(cat("/horovod-", ::geteuid())) && is_symbolic_link(path)) return unsafe(path);
   std::error_code error;
   const fs::path real = fs::canonical(path, error);

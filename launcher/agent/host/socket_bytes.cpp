@@ -1,6 +1,6 @@
 #include "launcher/agent/host/socket_bytes.h"
 
-// Not <netinet/tcp.h>, because its tcp_info lacks the byte counters.
+// <netinet/tcp.h> cannot be used, because its tcp_info lacks the byte counters.
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr timeval kAnswerTimeout{0, 200'000};
 
-// The number of bytes of a socket, from the attributes of its message.
+// Returns the number of bytes of a socket, from the attributes of its message.
 uint64_t bytes_of(const rtattr* attribute, unsigned size) {
   for (; RTA_OK(attribute, size); attribute = RTA_NEXT(attribute, size)) {
     if (attribute->rta_type != INET_DIAG_INFO) continue;

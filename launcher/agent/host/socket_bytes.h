@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// Bytes received and acknowledged, by the inode of the socket; nothing if the kernel does not report them.
+// Returns received plus acknowledged bytes, by the inode of the socket; nothing if the kernel does not report them.
 std::optional<std::map<uint64_t, uint64_t>> tcp_bytes();
 
 }  // namespace hvd::launcher

@@ -15,12 +15,12 @@ namespace hvd::launcher {
 // other sockets.
 bool is_of_this_user(int socket);
 
-// Accepts all waiting connections. When the process has no free descriptors, the loop stops
-// watching the listener: the caller must change() it back to EPOLLIN after closing a descriptor.
+// Accepts all waiting connections. When the process has no free descriptors, the loop stops watching the listener:
+// after closing a descriptor, the caller must change() the listener back to EPOLLIN.
 void accept_all(net::EventLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take);
 
-// Listens on the last free port of the range on 127.0.0.1, because the first ports are for the ranks.
+// Listens on 127.0.0.1, on the last free port of the range, because the first ports are for the ranks.
 Result<UniqueFd> listen_on_loopback(const net::PortRange& ports);
 
 }  // namespace hvd::launcher

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMaxHead = 4096;
 constexpr size_t kMaxMessage = 4096;
-// The first lease, within which the launcher pings an agent that waits for the job.
+// The first lease: the launcher pings an agent that waits for the job at shorter intervals.
 constexpr double kOpeningSeconds = 60;
 
 Result<net::SocketAddress> address_of(const std::string& text) {
@@ -50,7 +50,7 @@ bool wait_for(int fd, short events, Deadline deadline) {
   return ready > 0;
 }
 
-// kNotFound: nothing listens at the address.
+// Returns the error of a failed connection. kNotFound: nothing listens at the address.
 Status not_connected(int error) {
   const std::string sentence = system_error("cannot connect", error).message();
   return error == ECONNREFUSED || error == ENOENT ? not_found(sentence) : unavailable(sentence);

@@ -31,8 +31,8 @@ Result<std::unique_ptr<Cipher>> make_cipher(const std::string& host, const std::
 // Creates the cipher for a launcher that holds the same key (join_key).
 Result<std::unique_ptr<Cipher>> make_cipher(const Digest& key);
 
-// Returns OK in a program with TLS. A program without TLS executes the TLS program in its folder, with
-// the same command line; an error is the reason why that failed.
+// Returns OK in a program with TLS. A program without TLS executes the TLS program in its folder, with the same command
+// line. An error states why that program could not be executed.
 Status speak_tls(char** command);
 
 }  // namespace hvd::launcher

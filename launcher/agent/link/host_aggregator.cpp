@@ -72,7 +72,7 @@ void HostAggregator::distribute(int from, int file) {
   for (const auto& [caller, one] : callers_) {
     if (one.exchange != name) continue;
     served.push_back(caller);
-    // The socket has space, because this is the first message to the rank. A rank that has ended needs no
+    // The socket has space, because this message is the first to the rank. A rank that has ended needs no
     // message.
     const Bytes message = host_aggregation::encode(host_aggregation::AggregationResult{});
     if (caller != from) (void)net::send_packet(one.socket.get(), message, {file}, kRank);

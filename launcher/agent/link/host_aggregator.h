@@ -1,6 +1,6 @@
-// The agent's end of host-level aggregation (rendezvous/client/host_aggregation.h): receives the
-// records of this host's ranks, requests that one rank forwards them to the store, and distributes the
-// result. Does not parse records. If the forwarding rank ends, another rank forwards.
+// The agent's end of host-level aggregation (rendezvous/client/host_aggregation.h): receives the records of this host's
+// ranks, requests that one rank forwards them to the store, and distributes the result. Does not parse records. If the
+// forwarding rank ends, another rank forwards the records.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class HostAggregator {
   void receive(int caller);
   Status handle(int caller, const net::Packet& packet);
   void distribute(int from, int file);
-  // If all records have arrived and a rank remains, requests that it forwards them.
+  // If all records have arrived and a rank remains, requests that one rank forwards the records.
   void choose_forwarder(const std::string& name);
   void drop(int caller);
 

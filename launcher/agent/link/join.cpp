@@ -26,7 +26,7 @@ namespace {
 constexpr double kTrySeconds = 10;
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 2;
-// How long to connect again to a launcher that has admitted this host and may have ended.
+// The time to reconnect to a launcher that has admitted this host, after which the launcher counts as ended.
 constexpr double kReturnSeconds = 30;
 
 // Resolves names by a program, because this executable is static and the system's resolver needs
@@ -99,7 +99,7 @@ Result<OpenedLink> try_once(const net::Endpoint& where, const JoinOptions& optio
           "; start a horovodrun --listen of this version there, without --insecure-plaintext"));
 }
 
-// The guardian has blocked the signals that end a job. Before the job begins, these signals must end this
+// The guardian has blocked the signals that end a job. Until the job begins, this object lets these signals end this
 // process.
 class Interruptible {
  public:
@@ -135,7 +135,7 @@ Result<OpenedLink> join(const JoinOptions& options) {
   const Interruptible until_it_is_there;
   double pause = kFirstPause;
   bool has_warned = false;
-  Deadline returns_by = Deadline::never();  // set after an admission
+  Deadline returns_by = Deadline::never();  // set after the launcher has admitted this host
   for (;;) {
     bool was_admitted = false;
     auto link = try_once(*where, options, is_https, was_admitted);

@@ -1,6 +1,6 @@
-// The agent's end of the link to its launcher: a stream of bytes over one connection after another. If
-// the connection breaks while ranks run, it connects to the launcher again, or waits for a new agent process
-// that passes it a connection. Owns the connections. Does not parse the bytes. The agent owns it. Lives on the
+// The agent's end of the link to its launcher: a stream of bytes over one connection after another. If the
+// connection breaks while ranks run, this end connects to the launcher again, or waits for a new agent process that
+// passes it a connection. Owns the connections. Does not parse the bytes. The agent owns this object. Lives on the
 // agent's loop.
 #pragma once
 
@@ -25,35 +25,35 @@ class LauncherLink {
 
   // Begins to read from the connection.
   Status open();
-  // Call when the ranks run: from now on, the link survives the loss of its connection. An agent that connects by
-  // itself retries for the lease time; another waits as long as the launcher has set. `lease_seconds` 0: no lease. With
-  // a lease, the launcher sends pings. If it is silent for a part of `silence_seconds`, after which it abandons the
-  // host, an agent that connects by itself opens another connection in parallel.
+  // Call when the ranks run: after the call, the link survives the loss of its connection. An agent that connects by
+  // itself retries for the lease time; another agent waits as long as the launcher has set. `lease_seconds` 0: no
+  // lease. With a lease, the launcher sends pings. The launcher abandons the host after `silence_seconds`: if it is
+  // silent for a part of that time, an agent that connects by itself opens another connection in parallel.
   void survive(double lease_seconds, double silence_seconds);
-  // The launcher is about to stop: ignore its silence until it sends bytes again.
+  // Call when the launcher is about to stop: its silence is then ignored until it sends bytes again.
   void expect_silence();
-  // Why the link has ended. kAborted: the launcher has ended the link, or the connection broke and cannot be
+  // Returns why the link has ended. kAborted: the launcher has ended the link, or the connection broke and cannot be
   // resumed.
   const Status& state() const { return state_; }
 
-  // The number of bytes that send() accepts now. 0 while the connection is full, so that urgent
-  // frames can still overtake others.
+  // Returns the number of bytes that send() accepts now. 0 while the connection is full, so that urgent frames can
+  // still overtake other frames.
   size_t room() const;
   void send(ByteView bytes);
   // Writes as much as the connection accepts now.
   void flush();
-  // Whether the launcher has acknowledged everything. End of file is no proof, because a program that
-  // carries the connection closes it when the connection breaks. If the link cannot resume: whether
-  // the last byte was written.
+  // Returns whether the launcher has acknowledged everything. End of file proves nothing, because a program that
+  // carries the connection closes it when the connection breaks. If the link cannot resume, returns whether the last
+  // byte was written.
   bool is_delivered() const;
 
-  // Whether a connection other than the first carries the link.
+  // Returns whether a connection other than the first carries the link.
   bool has_moved() const { return has_moved_; }
 
-  // Whether the launcher has ended the link: it needs nothing more.
+  // Returns whether the launcher has ended the link because it needs no more messages.
   bool is_ended_by_launcher() const { return stream_.has_ended(); }
 
-  // Call on_deadline() when it has passed.
+  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 
@@ -80,7 +80,7 @@ class LauncherLink {
   void take(std::span<std::byte> bytes);
   bool is_written() const { return written_ == unwritten_.size() && !stream_.has_unsent(); }
   void lose(Status why);
-  // Waits for a new connection instead of the present one, or ends the link.
+  // Waits for a new connection in place of the current connection, or ends the link.
   void await_another(Status why);
   void note_bytes();
   void end(Status why);
@@ -108,11 +108,11 @@ class LauncherLink {
 
   Bytes unwritten_;  // an encrypted record, of which written_ bytes were written
   size_t written_ = 0;
-  bool is_waiting_ = false;  // waiting until the connection accepts more
+  bool is_waiting_ = false;  // waiting until the connection accepts more bytes
   double survive_seconds_ = 0;
   double lease_seconds_ = 0;
   double replace_seconds_ = 0;
-  // When the launcher's last bytes arrived. Max: ignore its silence.
+  // When the launcher's last bytes arrived. The maximum means that its silence is ignored.
   Clock::time_point received_at_ = Clock::time_point::max();
   Deadline replace_at_ = Deadline::never();
   Status why_;  // why the last connection was lost

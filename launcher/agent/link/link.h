@@ -16,7 +16,7 @@
 
 namespace hvd::launcher {
 
-// Both descriptors are non-blocking, close-on-exec, and greater than 2.
+// The descriptors of a connection. Each is non-blocking, close-on-exec, and greater than 2.
 struct Link {
   UniqueFd input;
   UniqueFd output;
@@ -33,8 +33,8 @@ struct Returned {
 struct OpenedLink {
   Link connection;
   OpenSession session;
-  // Connects to the launcher again; blocks, may run on any thread. kNotFound: nothing listens there. Null: the
-  // agent does not connect by itself.
+  // Connects to the launcher again; blocks, may run on any thread. kNotFound: nothing listens at the address. Null if
+  // the agent does not connect by itself.
   std::function<Result<Returned>()> redial = {};
 };
 
@@ -44,19 +44,20 @@ Result<Link> taken_over(int input, int output);
 // standard output cannot corrupt the connection.
 Result<Link> stream_link();
 
-// Waits until the launcher begins or continues a session. Returns an error if the launcher is silent for as
-// long as an agent's first lease. kUnavailable: the connection broke. kAborted: the launcher ended it, with a reason.
+// Waits until the launcher begins or continues a session. Returns an error if the launcher is silent for as long as an
+// agent's first lease. kUnavailable: the connection broke. kAborted: the launcher ended the connection, for the reason
+// in the message.
 using Opening = std::variant<OpenSession, Reattach>;
 Result<Opening> receive_opening(int input, Cipher* cipher);
 
-// Connects to the launcher at "tcp:address:port" (a numeric address), "unix:/path" or "unix:@name". Both
-// sides prove that they hold the token. `name` identifies this agent to the launcher. The address is
-// that of the launcher's rendezvous server. kAborted: the launcher wants no agent now. kUnavailable: another call may
-// succeed. `cipher` is TLS with that server, before its handshake; null: --insecure-plaintext. `is_keyed`: the token is
-// the TLS key; otherwise, a launcher that closes the connection has refused the proof of the token.
+// Connects to the launcher at "tcp:address:port" (a numeric address), "unix:/path" or "unix:@name", the address of the
+// launcher's rendezvous server. The two sides prove that they hold the token. `name` identifies this agent to the
+// launcher. kAborted: the launcher accepts no agent now. kUnavailable: another call may succeed. `cipher`: TLS with
+// that server, before its handshake; null: --insecure-plaintext. `is_keyed`: the token is the TLS key; without it, a
+// launcher that closes the connection has refused the proof of the token.
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
                        Deadline deadline, std::unique_ptr<Cipher> cipher, bool is_keyed);
-// Connects to the same launcher to resume. kNotFound: nothing listens there.
+// Connects to the same launcher to resume the session. kNotFound: nothing listens at the address.
 Result<Returned> call_again(const std::string& address, Deadline deadline,
                             std::unique_ptr<Cipher> cipher);
 

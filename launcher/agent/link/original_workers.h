@@ -8,9 +8,9 @@
 
 namespace hvd::launcher {
 
-// `port`: the loopback port that accepts their requests. `link`: the agent's link, whose
-// interface leads to the launcher. `rank`: the environment of a rank so far. `own`: the environment of
-// the agent. An interface in `rank` is kept.
+// `port`: the loopback port that accepts their requests. `link`: the agent's link, whose interface leads to the
+// launcher. `rank`: the environment of a rank without these variables. `own`: the environment of the agent. An
+// interface in `rank` is kept.
 Environment original_worker_environment(uint16_t port, int link, const Environment& rank,
                                         const Environment& own);
 

@@ -6,8 +6,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// Urgent frames cannot overtake bytes that are already written, so the outbox writes at most as much as
-// a pipe holds at once.
+// Urgent frames cannot overtake bytes that are already written, so the outbox writes at most as many bytes as a pipe
+// holds.
 constexpr size_t kBatch = 64 << 10;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The agent's send queue: frames with the job's header, sorted by urgency, sent at the speed of the link.
-// The callers' credit limits its size. The agent owns it. Never blocks.
+// The agent's send queue: frames with the job's header, sorted by urgency, sent at the speed of the link. The callers'
+// credit limits the size of the queue. The agent owns this object. Never blocks.
 #pragma once
 
 #include "base/bytes.h"
@@ -11,7 +11,7 @@ namespace hvd::launcher {
 
 class Outbox {
  public:
-  // `link` outlives the outbox.
+  // `link` must outlive the outbox.
   explicit Outbox(LauncherLink& link) : link_(link) {}
 
   // Sets the header of all later frames.
@@ -19,10 +19,10 @@ class Outbox {
   void put(const Message& message, net::Urgency urgency = net::Urgency::kControl);
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
-  // Passes as many bytes to the link as it accepts now. The agent calls this after each turn of the loop.
+  // Passes to the link as many bytes as the link accepts now. The agent calls this after each turn of the loop.
   void flush();
   bool is_empty() const { return unsent_.size() == sent_ && writer_.empty(); }
-  // Drops all queued frames and all later ones.
+  // Drops all queued frames and all frames of later calls.
   void abandon();
 
  private:

@@ -81,7 +81,7 @@ int hand_over(const Reattach& order) {
   }
   auto agent = net::connect_for_packets(socket_name(order.session));
   Status status = agent.status();
-  // Another user could have bound the name of an agent that has ended, so check the user.
+  // Check the user: after the agent's end, another user could have bound its name.
   if (status.ok() && !is_of_this_user(agent->get())) status = not_found("the agent has ended");
   if (status.ok()) {
     status =

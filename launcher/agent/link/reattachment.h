@@ -24,7 +24,7 @@ class Reattachment {
 
   Status listen(const SessionId& session, OnConnection on_connection);
   bool is_listening() const { return bool(listener_); }
-  // Call after a descriptor was closed: accept_all() may have stopped because none was free.
+  // Call after a descriptor was closed: accept_all() may have stopped because no descriptor was free.
   void accept_again();
   void close();
 
@@ -35,12 +35,12 @@ class Reattachment {
   net::EventLoop& loop_;
   OnConnection on_connection_;
   UniqueFd listener_;
-  UniqueFd caller_;  // the newest
+  UniqueFd caller_;  // the newest process that passes a connection
 };
 
-// The new process's side: passes standard input and output to the agent of the session, and returns the
-// exit status of this process when the agent no longer needs the connection. If the agent does not exist,
-// reports that to the launcher.
+// The new process's side: passes standard input and output to the agent of the session. Returns the exit status
+// of this process when the agent no longer needs the connection. If the agent does not exist, informs the
+// launcher.
 int hand_over(const Reattach& order);
 
 }  // namespace hvd::launcher

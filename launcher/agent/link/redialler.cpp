@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 1;
-// If nothing listens on the port for this long, the launcher has ended.
+// If nothing has listened on the port for this long, the launcher has ended.
 constexpr std::chrono::seconds kRefused{5};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Connects to the launcher again after the connection broke, with growing pauses between the attempts, until
-// an attempt succeeds, or until the launcher has evidently ended. LauncherLink owns it. Lives on the agent's
+// Connects to the launcher again after the connection broke, with growing pauses between the attempts, until an
+// attempt succeeds, or until the launcher has evidently ended. LauncherLink owns this object. Lives on the agent's
 // loop.
 #pragma once
 
@@ -26,16 +26,16 @@ class Redialler {
       : dial_(std::move(dial)), on_dialled_(std::move(on_dialled)), call_(loop) {}
   Redialler(const Redialler&) = delete;
 
-  // Whether this agent connects by itself.
+  // Returns whether this agent connects by itself.
   explicit operator bool() const { return bool(dial_); }
 
-  // The connection has just broken: connects in the next on_deadline().
+  // Call when the connection has just broken: the next on_deadline() connects.
   void begin();
-  // The last result was not usable: connects again after a pause.
+  // Call when the last result was not usable: connects again after a pause.
   void continue_later();
   void stop();
 
-  // Call on_deadline() when it has passed.
+  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const { return dial_at_; }
   void on_deadline();
 

@@ -39,7 +39,7 @@ Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
   return watch(*std::move(socket), loopback_);
 }
 
-// Answers like the server on its own port (rendezvous/PROTOCOL.md, "Unsigned").
+// Answers as the server answers on its own port (rendezvous/PROTOCOL.md, "Unsigned").
 void StoreTunnel::refuse(int socket, const net::PeerUser& peer) {
   const std::string why = peer.refusal() + "\n";
   const std::string answer =
@@ -160,7 +160,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
       connection.has_launcher_end = true;
       break;
     case net::FrameType::kReset:
-      // Write the bytes from before the reset, as many as the socket accepts immediately.
+      // Write the bytes that arrived before the reset, as many as the socket accepts immediately.
       write(header.stream, connection);
       drop(header.stream);
       return {};

@@ -1,6 +1,6 @@
 // The tunnel from the ranks of this host to the launcher's store: listens on an abstract Unix socket, and also on a
 // loopback port if a setting requires it, and turns each connection into a stream of the link. Copies bytes without
-// parsing them. The agent owns it. Lives on the agent's loop.
+// parsing them. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class StoreTunnel {
   // Listens on a loopback port for programs without Unix sockets, and serves only processes of the
   // agent's user and of root.
   Status listen_on_loopback(const net::PortRange& ports);
-  // The loopback port, or 0 if it does not listen on one.
+  // Returns the loopback port, or 0 if the tunnel does not listen on a loopback port.
   uint16_t loopback_port() const { return loopback_port_; }
   // The abstract name of the listening socket.
   const std::string& name() const { return name_; }
@@ -57,7 +57,7 @@ class StoreTunnel {
   void on_ready(uint32_t stream, uint32_t events);
   void read(uint32_t stream, Connection& connection, bool is_hung_up);
   void write(uint32_t stream, Connection& connection);
-  // Watches the socket for the events needed next. Drops the connection if none are needed.
+  // Watches the socket for the events needed next. Drops the connection if no events are needed.
   void settle(uint32_t stream);
   void reset(uint32_t stream);
   void drop(uint32_t stream);

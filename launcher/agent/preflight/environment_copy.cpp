@@ -19,8 +19,8 @@ namespace {
 constexpr const char* kNameStageDir =
     "name a directory of this host with free space by --stage-dir";
 
-// Whether the environment still has all files of its installation, with the same sizes. Cleaning programs remove
-// single old files, and a machine that loses power leaves empty files.
+// Returns whether the environment still has all files of its installation, with the same sizes. Cleaning programs
+// remove single old files, and a machine that loses power leaves empty files.
 bool has_all_files(const std::string& folder) {
   std::ifstream sizes(cat(folder, "/sizes"));
   uint64_t size = 0;

@@ -1,5 +1,6 @@
 // The environment of --stage-env on this host: files from the launcher, installed once for a Python of this host and
-// reused by later jobs. Its name contains the hash of the list of files, and the Python. One thread at a time.
+// reused by later jobs. The environment's name contains the hash of the list of files, and the Python. One thread at a
+// time.
 #pragma once
 
 #include <string>
@@ -16,25 +17,25 @@ class EnvironmentCopy {
   EnvironmentCopy();
 
   // Searches these folders (environment_folders) for the complete environment, and locks it. `python`: path and version
-  // of the interpreter that it is based on.
+  // of the interpreter on which the environment is based.
   bool find(const EnvironmentOffer& offer, const std::string& python,
             const std::vector<std::string>& folders);
-  // Call after find(). Chooses the first folder with enough space, and writes the list of files to it. The error is
-  // the reason why no folder has enough.
+  // Call after find(). Chooses the first folder with enough space, and writes the list of files to it. The error states
+  // why no folder can be used.
   Status expect(const EnvironmentOffer& offer, const std::vector<std::string>& folders);
   // Writes the next part of the files.
   Status write(const StagePart& part) { return folder_.write(part); }
   // The folder to which write() writes.
   const std::string& parts() const { return folder_.parts(); }
-  // Call after the last part. Returns the command that installs the files. It needs no network.
+  // Call after the last part. Returns the command that installs the files. The command needs no network.
   RankCommand installation(const std::string& interpreter) const;
-  // Call after that command. Gives the environment its name, and locks it. For other hosts, the files stay until
-  // remove_parts().
+  // Call after the command of installation() has ended. Gives the environment its name, and locks it. The files stay
+  // until remove_parts(), since other hosts may need them.
   Status keep();
   bool has_parts() const { return folder_.has_parts(); }
   void remove_parts() { folder_.remove_parts(); }
-  // Puts the environment before all others of the ranks: in the variables and, if the command names a Python, as that
-  // Python.
+  // Puts the environment before all other environments of the ranks: in their variables and, if the command names a
+  // Python, in place of that Python.
   void enter(Environment& environment, std::vector<std::string>& command) const;
 
  private:

@@ -1,7 +1,7 @@
 // Receives the files of an environment, and serves them to the next host. Another host sends the files. The launcher
-// sends them if there is no other host, or, after a failed transfer from that host, from the current file on.
-// Compares each complete file with its hash in the launcher's list. Passes parts to the next host as they arrive; that
-// host also compares hashes. Lives on the agent's loop.
+// sends them if no other host can, or, after a failed transfer from the other host, from the current file on. Compares
+// each complete file with its hash in the launcher's list. Passes parts to the next host as they arrive; the next host
+// also compares hashes. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,10 @@ class EnvironmentTransfer {
  public:
   struct Events {
     std::function<void(const Message&)> send;  // to the launcher
-    // Writes the next part of the files. The last file may begin again from its first part.
+    // Writes the next part of the files. The current file may begin again from its first part.
     std::function<Status(const StagePart&)> write;
-    // Called once: with ok when all files have been written, else with the error. Errors of take() are only returned.
+    // Called once: with ok when all files have been written, else with the error. Errors of take() only go to its
+    // caller.
     std::function<void(const Status&)> on_end;
   };
   // Addresses and ports at which this host may serve the next host.
@@ -36,27 +37,27 @@ class EnvironmentTransfer {
   EnvironmentTransfer(net::EventLoop& loop, Events events);
   EnvironmentTransfer(const EnvironmentTransfer&) = delete;
 
-  // Requests the files from the launcher. `folder`: the folder to which write() writes.
+  // Requests the files from the launcher. `folder`: the folder to which write() writes. `network`: for the next host.
   void begin(const EnvironmentOffer& offer, std::vector<PackageFile> listed,
              const std::string& folder, const Network& network);
-  // Handles a message of the launcher. Returns false if it was not expected.
+  // Handles a message of the launcher. Returns false if the message was not expected.
   bool take(const EnvironmentSource& source);
   // wants_part(): whether the launcher sends the files. take(): handles the next part. After an error, take() returns
-  // it again for the parts that the launcher had already sent.
+  // the same error for the parts that the launcher had already sent.
   bool wants_part() const { return state_ == State::kFromLauncher || state_ == State::kFailed; }
   Status take(const StagePart& part);
   // Total bytes, including paths, of the parts that the launcher has sent.
   uint64_t taken() const { return taken_; }
   // Ends the transfer, and stops serving the next host. No event follows.
   void close();
-  // Call on_deadline() when it has passed.
+  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 
  private:
   enum class State { kIdle, kAsked, kFromHost, kFromLauncher, kFailed, kOver };
 
-  // Whether the part is the next one, and, if it is a file's last, whether the file has the listed hash.
+  // Returns whether the part is the next part, and, for the last part of a file, whether the file has the listed hash.
   bool is_expected(const StagePart& part);
   Status write(const StagePart& part);
   void take_from_host(const StagePart& part);
@@ -71,11 +72,11 @@ class EnvironmentTransfer {
   State state_ = State::kIdle;
   Status failure_;  // the error of a part from the launcher
   Digest key_{};
-  std::string source_;   // the name of the host
+  std::string source_;   // the name of the host that sends the files
   size_t file_ = 0;      // the index of the current file
-  uint64_t offset_ = 0;  // bytes of the current file
-  uint64_t before_ = 0;  // bytes of the files before it
-  Sha256 hash_;          // of the current file
+  uint64_t offset_ = 0;  // bytes written to the current file
+  uint64_t before_ = 0;  // bytes of the files before the current file
+  Sha256 hash_;          // hash of the current file
   uint64_t taken_ = 0;
 };
 

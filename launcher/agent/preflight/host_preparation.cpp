@@ -23,8 +23,8 @@ constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
 constexpr const char* kTorchWithEntryPoints = "2.5";
 constexpr std::string_view kInitVariable = "HVD_REMOTE_INIT";
 
-// Functions such as `module` are defined by the profile's scripts. The output of the scripts and of
-// the command must not reach standard output, which gets only the environment after success.
+// The scripts of the profile define functions such as `module`. The output of the scripts and of the command must not
+// reach standard output, which gets only the environment after success.
 constexpr const char* kInitScript = R"(
 {
   for script in /etc/profile.d/*.sh; do
@@ -135,7 +135,7 @@ void HostPreparation::run_init() {
 }
 
 void HostPreparation::on_init(const HelperCommandOutcome& outcome) {
-  // Each variable ends with NUL, and the limits after the variables have none.
+  // Each variable ends with NUL. The text after the last NUL has the limits.
   const size_t end = outcome.output.rfind('\0') + 1;
   Environment after = parse_environment(std::string_view(outcome.output).substr(0, end));
   if (after.empty()) {
@@ -277,7 +277,7 @@ void HostPreparation::find() {
   ask_versions(interpreter);
 }
 
-// For a program that is not Python but may start one: queries a Python for the libraries of this host.
+// For a program that is not Python but may start a Python: queries a Python for the libraries of this host.
 void HostPreparation::ask_some_python(std::string_view path) {
   const std::string* named = python_word(job_.command);
   const auto python =
@@ -289,7 +289,7 @@ std::string HostPreparation::interpreter() const {
   return std::string(value_of(outcome_.versions, kInterpreter));
 }
 
-// The arguments of the interpreter, without its name. For a script, also the options of its first line.
+// Returns the arguments of the interpreter, without its name. For a script, also the options in its first line.
 std::vector<std::string> HostPreparation::python_arguments() const {
   std::vector<std::string> arguments = job_.command;
   if (is_python(outcome_.program)) {
@@ -328,7 +328,7 @@ bool HostPreparation::uses_torch_backend() const {
   return value_of(outcome_.environment, "HOROVOD_TORCH_BACKEND") == "horovod";
 }
 
-// A program that does not name horovod needs no package, unless horovod is to replace the backend gloo.
+// A program that does not name horovod needs the package only if horovod is to replace the backend gloo.
 HostPreparation::PackageNeed HostPreparation::need_of_program() const {
   const auto look = [&](auto* in_sources) {
     return in_sources(interpreter(), python_arguments(), job_.working_directory,
@@ -413,7 +413,7 @@ Status HostPreparation::check_provision() const {
 }
 
 void HostPreparation::provide_package() {
-  // On hosts other than the launcher's, which get an offer, the folder with that name may belong to anyone.
+  // Only the host of the launcher gets no offer. On other hosts, the folder with that name may belong to anyone.
   const bool is_there = !is_program_lent_ && has_horovod_alone(job_.package_folder) &&
                         (job_.package.name.empty() || safe_folder(job_.package_folder).ok());
   const bool is_forbidden = job_.shipping == Shipping::kNever;

@@ -28,31 +28,31 @@ struct HostPreparationOutcome {
   std::vector<std::string> command;  // with the interpreter before a script
   Environment environment;           // variables for all ranks of the host
   ProcessLimits limits;              // limits that --remote-init has changed
-  // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
-  // also {"Python", "3.11.2"} and {"horovod", "1.0"}. With a copy of the launcher's package, for all programs,
-  // {kPackageCopy, kCopySent or kCopyKept}. With --stage-env, {kEnvironmentCopy, kCopySent or kCopyKept}.
+  // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job, also {"Python",
+  // "3.11.2"} and {"horovod", "1.0"}. For any program with a copy of the launcher's package, {kPackageCopy, kCopySent
+  // or kCopyKept}. With --stage-env, {kEnvironmentCopy, kCopySent or kCopyKept}.
   Environment versions;
 };
 
 class HostPreparation {
  public:
-  // `send`: requests the launcher's package, or an environment. The answers go to take(). `network`: where this
-  // host may serve the environment.
+  // `send`: sends the requests for the launcher's package, or for an environment. The answers go to take(). `network`:
+  // where this host may serve the environment.
   HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send,
                   std::function<EnvironmentTransfer::Network()> network);
   // Begins the preparation. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
-  // Whether a part of the package is expected. If so, take() handles it.
+  // Returns whether a part of the package is expected; take() then handles the part.
   bool wants_part() const { return !call_.is_running() && copy_.is_incomplete(); }
   Status take(const StagePart& part);
   uint64_t taken() const { return copy_.taken(); }
-  // Handles the answer to EnvironmentWanted. Returns false if it was not expected.
+  // Handles the answer to EnvironmentWanted. Returns false if the answer was not expected.
   bool take(const EnvironmentOffer& offer);
   EnvironmentTransfer& transfer() { return transfer_; }
   // Call when ranks start: all hosts have the environment.
   void end_transfer();
-  // Whether files that only other hosts needed are still being removed.
+  // Returns whether files that only other hosts needed are still being removed.
   bool is_removing() const { return is_removing_ && call_.is_running(); }
   // Call when the job ends.
   void stop();
@@ -77,11 +77,11 @@ class HostPreparation {
   // Refuses a program that would import the original Horovod, unless the ranks may be its workers. Sets package_need_.
   Status find_package();
   void ask_versions(const std::string& interpreter);
-  // For a program that is not Python. `path`: the ranks' PATH.
+  // For a program that is not Python: queries a Python found by `path`, the ranks' PATH.
   void ask_some_python(std::string_view path);
   // Gives the ranks the launcher's package: from the same folder if this host has it, else as a copy.
   void provide_package();
-  // Refuses this host if the package is certainly needed.
+  // Refuses this host if its ranks certainly need the package.
   void do_without_package(const Status& why);
   // Returns why the ranks cannot get the launcher's package, or ok.
   Status check_provision() const;
@@ -90,7 +90,7 @@ class HostPreparation {
   void install_copy();
   // Adds the folder to the ranks' PYTHONPATH: with --ship before the user's own packages.
   void use_package(const std::string& folder, const std::string& version);
-  // Whether horovod is to replace the backend gloo of torch.distributed.
+  // Returns whether horovod is to replace the backend gloo of torch.distributed.
   bool uses_torch_backend() const;
   std::string interpreter() const;
   std::vector<std::string> python_arguments() const;
@@ -116,10 +116,10 @@ class HostPreparation {
   const std::shared_ptr<EnvironmentCopy> environment_ = std::make_shared<EnvironmentCopy>();
   BlockingCall call_;
   EnvironmentTransfer transfer_;
-  bool is_removing_ = false;  // call_ is removing files
+  bool is_removing_ = false;  // call_ is removing the files that only other hosts needed
   std::string base_;          // the interpreter on which the environment is based
   bool is_offer_awaited_ = false;
-  bool is_program_lent_ = false;  // the host lacks the program, and gets the launcher's
+  bool is_program_lent_ = false;  // the host lacks the program, and gets the launcher's program
 };
 
 }  // namespace hvd::launcher

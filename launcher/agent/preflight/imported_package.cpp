@@ -18,7 +18,7 @@ bool has_file(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// Whether a statement imports the package or a module in it.
+// Returns whether a statement imports the package or a module in the package.
 bool has_import_of(std::string_view source, const std::string& package, bool is_indented_too) {
   for (const std::string& line : split(source, '\n')) {
     const size_t begin = line.find_first_not_of(" \t");
@@ -50,7 +50,7 @@ bool has_word(std::string_view source) {
   });
 }
 
-// Both packages have common/basics.py, but only this project's imports horovod._basics_object.
+// The package of each project has common/basics.py, but only this project's file imports horovod._basics_object.
 bool is_original(const fs::path& package) {
   const fs::path file = package / "common" / "basics.py";
   return has_file(file) &&

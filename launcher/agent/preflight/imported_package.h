@@ -18,30 +18,32 @@ struct ImportedPackage {
   std::string folder;  // folder of the import path with the package; empty for kNone and kUnknown
 };
 
-// `interpreter` is an absolute path. `arguments` are its options, then a script, -m MODULE or -c CODE.
+// Finds the package for an interpreter with an absolute path. `arguments`: its options, then a script, -m MODULE or -c
+// CODE.
 ImportedPackage find_imported_package(const std::string& interpreter,
                                       const std::vector<std::string>& arguments,
                                       const std::string& working_directory,
                                       const Environment& environment);
 
-// Whether a source of the program contains the word horovod outside of comments.
+// Returns whether a source of the program contains the word horovod outside of comments.
 Mention mentions_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                          const std::string& working_directory, const Environment& environment);
 
-// Whether a source of the program imports horovod by an unindented statement: indented ones may never run.
+// Returns whether a source of the program imports horovod by a statement without indentation, which certainly runs.
 Mention imports_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                         const std::string& working_directory, const Environment& environment);
 
-// Whether a source of the program imports horovod.torch.distributed, which registers the torch.distributed backend.
+// Returns whether a source imports horovod.torch.distributed, which registers the torch.distributed backend.
 Mention imports_torch_backend(const std::string& interpreter,
                               const std::vector<std::string>& arguments,
                               const std::string& working_directory, const Environment& environment);
 
-// The version of this project's package horovod in the folder, or empty.
+// Returns the version of this project's package horovod in the folder, or an empty text.
 std::string version_of_package(const std::string& folder);
 
-// The commands that uninstall the original in `folder` for this interpreter, in order. If this project is installed
-// there too, the removal may also remove the command horovodrun: one more command then prints how to restore it.
+// Returns the commands that uninstall the original in `folder` for this interpreter, in order. If this project is
+// installed in the same place, the removal may also remove the command horovodrun: one more command then prints how to
+// restore it.
 std::string how_to_uninstall_original(const std::string& interpreter, const std::string& folder);
 
 }  // namespace hvd::launcher

@@ -131,7 +131,7 @@ def make(final):
 def safe_members(archive, name):
     """Yields the members as files that only this user can change. Refuses a member that would leave the folder."""
     links = set()
-    crossed = set()  # path prefixes before a ".." in the link targets so far
+    crossed = set()  # path prefixes before a ".." in the targets of earlier links
     for member in archive:
         path = os.path.normpath(member.name)
         parents = [path[:at] for at, letter in enumerate(path) if letter == "/"]
@@ -141,9 +141,9 @@ def safe_members(archive, name):
             links.add(path)
             target = os.path.normpath(os.path.join(os.path.dirname(path), member.linkname))
             ways = os.path.join(os.path.dirname(path), member.linkname).split("/")
-            # Through another link, even a later one, ".." leads elsewhere.
+            # If such a prefix is a link, even of a later member, its ".." leads to another folder.
             crossed.update(os.path.normpath("/".join(ways[:n])) for n in range(1, len(ways)) if ".." in ways[n:])
-            # The Python of an environment is a link to outside.
+            # The Python of an environment may be a link to a file outside of the environment.
             is_python = re.match(r"([^/]+/)?bin/python[\d.]*$", path)
             if not links.isdisjoint(crossed) or not (is_inside(target) or is_python):
                 sys.exit("%s has a link out of it: %s to %s" % (name, member.name, member.linkname))
@@ -215,7 +215,7 @@ def describe_error(error):
 
 
 def describe():
-    """Writes the sizes of all files, from which a later job sees that no file was lost."""
+    """Writes the sizes of all files. A later job compares them to detect lost files."""
     lines = []
     for folder, _, names in os.walk(ENVIRONMENT):
         for name in names:

@@ -33,7 +33,8 @@ bool KeptFolder::find(const std::string& name, const std::vector<std::string>& f
     if (!parent.ok()) continue;
     const std::string path = cat(*parent, "/", prefix_, name);
     if (!safe_folder(path).ok() || !is_whole(path)) continue;
-    // Lock after the check: a lock during it would make a damaged folder look used. Some file systems have no locks.
+    // Lock after the check: a lock during the check would make a damaged folder look used. Some file systems have no
+    // locks.
     UniqueFd lock = lock_folder(path);
     // The folder is not safe, or another agent is removing it.
     if ((!lock && errno == EWOULDBLOCK) || !safe_folder(path).ok()) continue;
@@ -87,7 +88,8 @@ Status KeptFolder::keep(const std::string& files, const IsWhole& is_whole) {
     // Another agent has just created the folder, or the folder is damaged.
     if (safe_folder(path_).ok() && is_whole(path_)) break;
     const auto lock = lock_damaged(path_);
-    if (!lock.ok() && safe_folder(path_).ok() && is_whole(path_)) break;  // replaced meanwhile
+    // Another agent has replaced the folder meanwhile.
+    if (!lock.ok() && safe_folder(path_).ok() && is_whole(path_)) break;
     HVD_RETURN_IF_ERROR(lock.status());
     if (::rename(path_.c_str(), cat(parts(), "/damaged", attempt).c_str()) != 0 &&
         errno != ENOENT) {

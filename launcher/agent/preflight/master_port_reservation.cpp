@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint16_t kLowest = 10000;
 constexpr int kTries = 100;
-// Maximum number of connections that got the nonce and wait for their client to close them. Another resets the oldest.
+// Maximum number of clients that have the nonce and have not closed their connections. One more resets the oldest.
 constexpr size_t kMostClients = 64;
 constexpr int kAcceptsPerEvent = 64;
 // The pause after an accept that failed because of a lack of descriptors or memory.
@@ -49,9 +49,9 @@ uint16_t random_port(const net::PortRange& ephemeral) {
 
 }  // namespace
 
-// Marks the port as reserved, for agents of other jobs, until this agent ends: between release() and rank 0's own bind
-// no socket holds the port. Returns false if it is marked already. With `only_own`, marks of other users
-// are ignored.
+// Marks the port as reserved, for agents of other jobs, until this agent ends: no socket holds the port between
+// release() and rank 0's bind. Returns false if the port is marked already. With `only_own`, marks of other users are
+// ignored.
 bool MasterPortReservation::claim(uint16_t port, bool only_own) {
   const std::string name = cat("horovod-port-", port);
   auto mark = net::listen_for_packets(name);
@@ -108,7 +108,7 @@ Status MasterPortReservation::open(const net::PortRange& ports,
 }
 
 void MasterPortReservation::accept(const net::TcpListener& listener) {
-  // Limit the number of accepts per event, so that many clients do not block the agent. The event is repeated.
+  // Limit the number of accepts per event, so that many clients do not block the agent. The loop repeats the event.
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
     net::Accepted accepted = net::accept_from(listener);
     if (accepted.error != 0) {

@@ -29,7 +29,7 @@ class MasterPortReservation {
   const MasterCandidates& candidates() const { return candidates_; }
   // Stops listening, so that rank 0 can bind the port.
   void release();
-  // Call on_deadline() when it has passed.
+  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const { return pause_end_; }
   void on_deadline();
 
@@ -44,8 +44,9 @@ class MasterPortReservation {
   MasterCandidates candidates_;
   UniqueFd claim_;
   std::vector<net::TcpListener> listeners_;
-  std::vector<GuardedFd> clients_;          // oldest first
-  Deadline pause_end_ = Deadline::never();  // the end of a pause of accept; never: no pause
+  std::vector<GuardedFd> clients_;  // oldest first
+  // The end of a pause during which nothing is accepted; never: no pause.
+  Deadline pause_end_ = Deadline::never();
 };
 
 }  // namespace hvd::launcher

@@ -42,7 +42,7 @@ std::string path_in(const std::string& folder, std::string_view name) {
   return cat(folder, "/", name);
 }
 
-// Returns nothing if the file is missing, is not a regular file, or is longer than `most`.
+// Returns the content of the file; nothing if the file is missing, is not a regular file, or is longer than `most`.
 std::optional<std::string> read_file(const std::string& path, uint64_t most) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
@@ -77,8 +77,8 @@ bool is_cached_bytecode(const fs::path& path) {
   return path.extension() == ".pyc" && path.parent_path().filename() == "__pycache__";
 }
 
-// Whether no other user can change this entry of a copy. Ignores the modes of bytecode, which follow the user's
-// umask: only the user can enter the folder.
+// Returns whether no other user can change this entry of a copy. Ignores the modes of bytecode, which follow the umask
+// of the user: only the user can enter the folder.
 bool is_safe_entry(const fs::path& path) {
   struct stat about {};
   if (::lstat(path.c_str(), &about) != 0) return false;
@@ -92,8 +92,8 @@ bool has_digest_of(const fs::path& path, const PackageFile& file) {
   return bytes && sha256(as_bytes(*bytes)) == file.digest;
 }
 
-// Whether the folder contains exactly the files of the list, besides bytecode that Python has added, and no other
-// user can change them.
+// Returns whether the folder contains exactly the files of the list, besides bytecode that Python has added, and no
+// other user can change them.
 bool is_whole(const std::string& folder, const std::string& name) {
   const auto text = read_file(path_in(folder, kList), kMostList);
   if (!text || package_name(*text) != name) return false;
@@ -104,7 +104,8 @@ bool is_whole(const std::string& folder, const std::string& name) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
-    // Skip bytecode: ranks of another job may write it, or an agent may remove it, at this time. find() removes it.
+    // Skip bytecode: ranks of another job may write it, or an agent may remove it, at this time. find() removes
+    // bytecode.
     if (at->path().filename() == "__pycache__") {
       at.disable_recursion_pending();
       continue;
@@ -121,7 +122,7 @@ bool is_whole(const std::string& folder, const std::string& name) {
 }
 
 // The list has no hash of bytecode, and Python checks only the time and size of its source. Bytecode that a crash of
-// the host has damaged must not reach a rank, so remove all. A job's first rank writes it again in 0.1 s.
+// the host has damaged must not reach a rank, so remove all bytecode. The first rank of a job writes it again.
 void remove_bytecode(const std::string& folder) {
   std::vector<fs::path> found;
   std::error_code error;

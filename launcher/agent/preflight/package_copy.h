@@ -1,5 +1,5 @@
 // The copy of the launcher's package horovod on this host: PARENT/horovod-package-NAME in the folder of the agent,
-// where later jobs find it. Its name is the hash of its list of files (package_list.h), and each file is compared
+// where later jobs find the copy. NAME is the hash of its list of files (package_list.h), and each file is compared
 // with the list before each use. Incomplete copies have other names. Holds a shared lock on the copy in use, which
 // prevents its removal while the job runs. Lives on the agent's thread.
 #pragma once
@@ -20,18 +20,18 @@ class PackageCopy {
 
   // Searches these folders (agent_folders) for a complete copy, and locks it.
   bool find(const PackageOffer& offer, const std::vector<std::string>& folders);
-  // Chooses the first folder that can store a new copy, and expects its parts. The error is the reason if none can.
+  // Chooses the first folder that can store a new copy, and expects its parts. The error states why no folder can.
   Status expect(const PackageOffer& offer, const std::vector<std::string>& folders);
   Status take(const StagePart& part) { return folder_.take(part); }
   uint64_t taken() const { return folder_.taken(); }
-  // Whether a copy is expected whose last part has not arrived.
+  // Returns whether a copy is expected whose last part has not arrived.
   bool is_incomplete() const { return folder_.is_incomplete(); }
-  // Call after the last part. Returns the command that unpacks the copy, or nothing if it is not packed. `python`: used
-  // on a host without gzip; may be empty.
+  // Call after the last part. Returns the command that unpacks the copy, or nothing if it is not packed. `python`:
+  // unpacks on a host without gzip; may be empty.
   std::optional<RankCommand> unpacking(const std::string& python) const;
-  // Call after that command. Checks the files, gives the copy its name, and locks it.
+  // Call after the command of unpacking() has ended. Checks the files, gives the copy its name, and locks it.
   Status install();
-  // The folder for PYTHONPATH. Call after find() or install().
+  // Returns the folder for PYTHONPATH. Call after find() or install().
   std::string python_folder() const;
   const std::string& folder() const { return folder_.path(); }
 

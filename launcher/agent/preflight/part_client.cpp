@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The time limit for a complete record. A waiting server sends a record every second.
+// The time limit for a complete record. A server without a part sends a record every second.
 constexpr double kSilenceSeconds = 10;
 constexpr size_t kReadSize = 64 << 10;
 

@@ -1,6 +1,6 @@
 // Gets the files of an environment from the agent of another host (PartServer). Stops if that host is unreachable, is
-// silent for some seconds, or sends data that the key does not authenticate. The caller compares each file with its
-// hash. Lives on the agent's loop.
+// silent for some seconds, or sends data that the key does not authenticate. The caller compares each file with the
+// file's hash. Lives on the agent's loop.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class PartClient {
  public:
   struct Events {
     std::function<void(const StagePart&)> on_part;
-    // The host sends no more parts, for this reason. This is the last event.
+    // Called when the host sends no more parts, for this reason. This is the last event.
     std::function<void(const std::string& why)> on_failure;
   };
 
@@ -33,7 +33,7 @@ class PartClient {
 
   void begin(const EnvironmentSource& source, const Digest& key);
   void close();
-  // Call on_deadline() when it has passed.
+  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 

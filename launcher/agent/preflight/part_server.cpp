@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMostPeers = 64;
 constexpr int kAcceptsAtOnce = 64;
 constexpr double kRequestSeconds = 10;
-// A waiting client gets a record without a part this often, so that it can distinguish a slow host from a lost one.
+// A waiting client gets a record without a part at this interval, which distinguishes a slow host from a lost host.
 constexpr double kSecondsOfSilence = 1;
 // The pause after an accept that failed because of a lack of descriptors or memory.
 constexpr double kPauseSeconds = 0.5;
@@ -33,7 +33,7 @@ struct PartServer::Client {
   size_t received = 0;
   std::optional<PartSealer> sealer{};  // set after the request
   std::optional<StagedParts> parts{};
-  Bytes record{};  // `written` of its bytes are sent
+  Bytes record{};  // the record that is being sent
   size_t written = 0;
   // The time limit for the request; later, the time of the next record without a part.
   Deadline deadline = Deadline::after_seconds(kRequestSeconds);
@@ -101,7 +101,7 @@ void PartServer::accept(const net::TcpListener& listener) {
 void PartServer::on_event(Client& client, uint32_t events) {
   if (!client.sealer) return read_request(client);
   if ((events & ~static_cast<uint32_t>(EPOLLOUT)) == 0) return send(client);
-  // A client sends nothing after its request, so this is its end: it has received everything, or is lost.
+  // A client sends nothing after its request, so this event is its end: it has received everything, or is lost.
   const bool has_all = client.parts->has_ended() && client.record.empty();
   drop(client);
   const auto is_served = [](const auto& each) { return each->sealer.has_value(); };
@@ -154,7 +154,7 @@ bool PartServer::write(Client& client) {
 }
 
 void PartServer::offer(uint64_t bytes) {
-  // A repeated file is written over the same bytes, so the number never falls.
+  // A repeated file overwrites the same bytes, so the number never falls.
   available_ = std::max(available_, bytes);
   std::vector<Client*> waiting;
   for (const auto& client : clients_) {

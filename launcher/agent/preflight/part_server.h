@@ -1,7 +1,7 @@
-// Serves the files of an environment to the agent of one other host, while this host still receives them. Listens
-// from open() until that host has all files, or until close(). Uses no byte of a client until the client has proved
-// that it has the key (part_stream.h). Limits the number and time of unproved clients. Lives on the agent's loop, and
-// blocks it only to read a file.
+// Serves the files of an environment to the agent of one other host, while this host still receives them. Listens from
+// open() until the other host has all files, or until close(). Uses no byte of a client until the client has proved
+// that it has the key (part_stream.h). Limits the number of unproved clients, and their time. Lives on the agent's
+// loop, and blocks it only to read a file.
 #pragma once
 
 #include <memory>
@@ -28,10 +28,10 @@ class PartServer {
   // port 0 if the server cannot listen.
   MasterCandidates open(const Digest& key, const std::vector<StagedEntry>& files,
                         const std::vector<HostAddress>& addresses, const net::PortRange& ports);
-  // This host has received this number of bytes of the files.
+  // Declares that this host has received this number of bytes of the files.
   void offer(uint64_t bytes);
   void close();
-  // Call on_deadline() when it has passed.
+  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 
@@ -53,7 +53,8 @@ class PartServer {
   uint64_t available_ = 0;  // bytes received by this host
   std::vector<net::TcpListener> listeners_;
   std::vector<std::unique_ptr<Client>> clients_;  // oldest first
-  Deadline pause_end_ = Deadline::never();        // the end of a pause of accept; never: no pause
+  // The end of a pause during which nothing is accepted; never: no pause.
+  Deadline pause_end_ = Deadline::never();
 };
 
 }  // namespace hvd::launcher

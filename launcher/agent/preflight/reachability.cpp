@@ -15,8 +15,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// The time limit for the first reachable address; after that, the limit for the addresses before it in
-// the list.
+// The time limit for the first reachable address. Once an address is reached, kAfterFirst is the limit for the
+// addresses before it in the list.
 constexpr double kTimeoutSeconds = 3;
 constexpr double kAfterFirst = 0.05;
 // Maximum number of addresses to test; a host has a few.

@@ -1,5 +1,5 @@
-// Tests in parallel which addresses of rank 0's host this host can reach. A nonce proves that rank 0's agent answers,
-// and not another host with the same address. The agent calls it. Lives on the agent's loop.
+// Tests in parallel which addresses of rank 0's host this host can reach. A nonce proves that the reply comes from rank
+// 0's agent, and not from another host with the same address. The agent calls this code. Lives on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -35,7 +35,7 @@ void EndSignals::end_one(pid_t rank, int signal) {
   signal_group(rank, {signal, SIGCONT}, choose(rank, signal, processes_below(::getpid())));
 }
 
-// Signals the chosen processes of the rank. Returns all processes of the rank, or none if none was chosen.
+// Signals the chosen processes of the rank. Returns all processes of the rank, or no processes if none was chosen.
 std::set<pid_t> EndSignals::choose(pid_t rank, int signal, const std::vector<ProcessEntry>& all) {
   if (signal != SIGTERM) return {};
   const std::vector<ProcessEntry> tree = tree_of(rank, all);
@@ -60,7 +60,7 @@ std::set<pid_t> EndSignals::choose(pid_t rank, int signal, const std::vector<Pro
     if (std::find(targets.begin(), targets.end(), each.pid) != targets.end()) {
       signal_process(each, {signal, SIGCONT});
     } else {
-      signal_process(each, {SIGCONT});  // a stopped process cannot wait for the one that saves
+      signal_process(each, {SIGCONT});  // a stopped process cannot wait for the process that saves
       left_out_.push_back({each, signal});
     }
   }

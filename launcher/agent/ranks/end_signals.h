@@ -1,6 +1,6 @@
 // Signals the processes of ranks that must end: SIGTERM goes to the process that saves (end_targets.h). A skipped
-// process gets SIGTERM when it no longer has a rank as ancestor. Another signal, or SIGTERM without a chosen process,
-// goes to all processes. class Ranks owns it. One thread.
+// process gets SIGTERM later, once none of its ancestors is a rank. Other signals, and SIGTERM if no process was
+// chosen, go to all processes. class Ranks owns this object. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 class EndSignals {
  public:
-  // The process has called hvd.init().
+  // Call when the process has called hvd.init().
   void on_joined(pid_t pid);
   // Signals all descendants of this process. `ranks`: the first processes of the running ranks.
   void end_all(const std::vector<pid_t>& ranks, int signal);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kCannotRun = 127;  // the exit code of shells
 
-// Whether an MPI program that finds this variable would join the job in place of the rank.
+// Returns whether an MPI program that finds this variable would join the job in place of the rank.
 bool is_for_mpi(const std::string& name) {
   return fits(name, "PMI_*") || fits(name, "PMIX_*") || name == "OMPI_MCA_schizo";
 }
@@ -35,7 +35,7 @@ Executions::~Executions() {
 }
 
 void Executions::start(const Run& order, const RankCommand& like) {
-  // Erase answered executions only now, because an answer may come from a callback of its execution.
+  // Erase answered executions only now: an earlier answer may have come from a callback of its own execution.
   std::erase_if(running_, [](const Execution& each) { return each.answer.number == 0; });
   ExecResult answer{.number = order.number, .rank = order.rank, .why = {}};
   RankCommand command = like;
@@ -93,7 +93,7 @@ bool Executions::read_some(Execution& execution, size_t stream) {
     return true;
   }
   if (size < 0 && errno == EINTR) return true;
-  // After the command's end, a process that still holds the pipe is a background child: do not wait for it.
+  // After the command's end, only a background child can still hold the pipe: do not wait for that child.
   if (size < 0 && errno == EAGAIN && !execution.has_ended) return false;
   loop_.unwatch(pipe.get());
   pipe.reset();
@@ -112,7 +112,7 @@ void Executions::stop(const StopRun& order, double grace_seconds) {
   if (execution == nullptr) return;
   execution->kill_at = Deadline::after_seconds(grace_seconds);
   signal_group(execution->group, {SIGTERM, SIGCONT});
-  // The process that ordered the command has ended, so nothing reads the output.
+  // `horovodrun exec` has ended, so nothing reads the output.
   for (UniqueFd& pipe : execution->process.output) {
     if (pipe) loop_.unwatch(pipe.get());
     pipe.reset();

@@ -1,6 +1,6 @@
 // Runs a user's commands next to a rank while the job runs (`horovodrun exec`), in the rank's environment without the
-// variables by which MPI finds the other ranks. Ends them with the job, or when the ordering process has disconnected.
-// The agent owns it. Lives on the agent's loop.
+// variables by which MPI finds the other ranks. A command ends with the job, or when the `horovodrun exec` that
+// requested it has disconnected. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>
@@ -23,15 +23,15 @@ class Executions {
   Executions(net::EventLoop& loop, Send send) : loop_(loop), send_(std::move(send)) {}
   ~Executions();
 
-  // Starts a command. `like`: the rank's own command, whose properties except the arguments are
-  // copied.
+  // Starts a command. `like`: the rank's own command, which gives the new command all properties except the
+  // arguments.
   void start(const Run& order, const RankCommand& like);
   void on_taken(const OutputCredit& taken);
   // Sends SIGTERM to the command's process group, and SIGKILL after the grace period.
   void stop(const StopRun& order, double grace_seconds);
   // Call for every reaped process that is not a rank.
   void on_reaped(pid_t pid, int status);
-  // When the agent must call on_deadline().
+  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
 

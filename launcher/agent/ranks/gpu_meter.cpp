@@ -32,13 +32,13 @@ std::optional<GpuUse> read_nvidia(const HelperCommandOutcome& outcome) {
   return parse_gpu_use(outcome.output);
 }
 
-// rocm-smi exits with 0 even if it finds no driver, and with an error code if a GPU lacks one of the values. Ignore it.
+// rocm-smi exits with 0 even without a driver, and with an error code if a GPU lacks one value: ignore the exit code.
 std::optional<GpuUse> read_rocm(const HelperCommandOutcome& outcome) {
   if (!WIFEXITED(outcome.status)) return std::nullopt;
   return parse_rocm_use(outcome.output);
 }
 
-// The host's first program from this list is queried.
+// The agent queries the first of these programs that the host has.
 constexpr std::array kPrograms = {GpuProgram{"nvidia-smi", gpu_use_command, read_nvidia},
                                   GpuProgram{"rocm-smi", rocm_use_command, read_rocm}};
 

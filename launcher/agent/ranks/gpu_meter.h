@@ -1,6 +1,6 @@
-// Queries nvidia-smi, or rocm-smi on a host without it, for the use of this host's GPUs by processes: on request, at
-// most every 5 s. After a program did not answer, waits a minute. MetricsAnswers owns it. Lives on the agent's
-// loop.
+// Queries nvidia-smi, or rocm-smi on a host without nvidia-smi, for the use of this host's GPUs by processes: on
+// request, at most every 5 s. If a program does not answer, the next query is a minute later. Samples owns this object.
+// Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -20,18 +20,18 @@ struct GpuProgram;
 
 class GpuMeter {
  public:
-  // `taken`: called when the program has ended and use() returns its answer.
+  // `taken`: called when the program has ended and use() returns the result.
   GpuMeter(net::EventLoop& loop, std::function<void()> taken)
       : loop_(loop), taken_(std::move(taken)) {}
 
-  // Starts a query, unless the last answer is recent or this host has neither program. `like`: how ranks are started.
+  // Starts a query, unless the last result is recent or this host has neither program. `like`: how ranks are started.
   void look(const RankCommand& like);
   bool is_asking() const { return asked_ != nullptr && !limit_.is_never(); }
-  // Readings of the last half minute; empty without them.
+  // Returns readings of the last half minute; empty if there are none.
   const GpuUse& use() const;
   // Stops querying, and ends a running program: is_asking() returns true until it has ended, for at most a second.
   void stop();
-  // The reason why the use of the host's GPUs is not known: a sentence without the host's name; or empty.
+  // Returns why the use of the host's GPUs is not known: a sentence without the host's name; or empty.
   const std::string& why() const { return why_; }
 
   // Call for every reaped process that is not a rank.
@@ -45,7 +45,7 @@ class GpuMeter {
   net::EventLoop& loop_;
   const std::function<void()> taken_;
   std::unique_ptr<HelperCommand> asked_,
-      ended_;                            // its own callback cannot destroy it
+      ended_;  // the last query after its end, because its own callback cannot destroy it
   const GpuProgram* program_ = nullptr;  // the program of the last query
   Deadline limit_ = Deadline::never();
   Deadline next_ = Deadline::after_seconds(0);  // when the next query is allowed

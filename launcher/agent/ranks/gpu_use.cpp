@@ -42,7 +42,7 @@ std::string gpu_use_command(const std::string& nvidia_smi) {
              " --query-compute-apps=gpu_uuid,pid,used_gpu_memory", form);
 }
 
-// "GPU-…, 97" is a GPU, and "GPU-…, 4242, 1024" a process with its MiB. For unknown values, nvidia-smi prints [N/A].
+// Lines are "GPU-…, 97" for a GPU and "GPU-…, 4242, 1024" for a process with its MiB. [N/A] means an unknown value.
 GpuUse parse_gpu_use(std::string_view text) {
   GpuUse use;
   size_t lines = 0;

@@ -20,13 +20,13 @@ struct GpuUse {
   std::map<std::string, int> percents;  // UUID -> percentage of the time in which the GPU computed
   std::vector<OfProcess> processes;
 
-  // The memory that these processes use on all GPUs.
+  // Returns the memory that these processes use on all GPUs.
   uint64_t bytes_of(const std::vector<pid_t>& pids) const;
-  // The percentage of the busiest GPU that these processes use; -1: they use none, or the percentage is unknown.
+  // Returns the percentage of the busiest GPU that these processes use; -1: they use no GPU, or it is unknown.
   int percent_of(const std::vector<pid_t>& pids) const;
 };
 
-// A shell command that prints the input of parse_gpu_use().
+// Returns a shell command that prints the input of parse_gpu_use().
 std::string gpu_use_command(const std::string& nvidia_smi);
 GpuUse parse_gpu_use(std::string_view text);
 

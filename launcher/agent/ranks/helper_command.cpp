@@ -66,7 +66,7 @@ void HelperCommand::kill() {
 
 void HelperCommand::settle() {
   if (!has_ended_ || process_.output[0] || !done_) return;
-  read(1);  // all errors so far: a background process may keep the pipe open
+  read(1);  // reads all errors so far: a background process may keep the pipe open
   std::exchange(done_, nullptr)(std::move(outcome_));
 }
 

@@ -29,7 +29,7 @@ class HelperCommand {
   HelperCommand(const HelperCommand&) = delete;
   // Call for every reaped child process of the agent.
   void on_reaped(pid_t pid, int status);
-  // Sends SIGKILL to the command's process group, unless the command was already reaped. `done` follows.
+  // Sends SIGKILL to the command's process group, unless the command was already reaped. `done` is called later.
   void kill();
 
  private:

@@ -16,7 +16,7 @@ constexpr double kFrequentLook = 0.5;
 constexpr int kFrequentLooks = 20;
 constexpr double kFirstLook = 1;
 constexpr double kRarestLook = 32, kRarestLookAtUsers = 5;
-// Both number the libraries from 2, in the same order.
+// In kParallelLibraries and LibraryUsers, the libraries have the same numbers, from 2.
 static_assert(kParallelLibraries.size() == LibraryUsers::kLibraries);
 
 }  // namespace

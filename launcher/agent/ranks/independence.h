@@ -1,7 +1,7 @@
-// Collects evidence that the ranks of this host know of each other. Without evidence, each rank of a Python program
-// has done the work of the whole job, which looks like success: the launcher warns about it at the end. Also checks, at
+// Collects evidence that the ranks of this host know of each other. Without evidence, each rank of a Python program has
+// done the work of the whole job, which looks like success: the launcher warns about it at the end. Also checks, at
 // growing intervals, whether a process has loaded PyTorch, JAX or an MPI but is connected to no other process. These
-// checks run on a thread. The agent owns it. Lives on the agent's loop.
+// checks run on a thread. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class Independence {
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
   // Call when a rank has joined a world.
   void on_sign();
-  // Checks whether a socket uses the master port, if that would change the verdict. The agent calls this when it runs
-  // anyway: on pings and exits of ranks. The kernel usually lists a closed connection for another minute.
+  // Checks whether a socket uses the master port, if the result could change the verdict. The agent calls this on pings
+  // and exits of ranks, when it runs anyway. The kernel usually lists a closed connection for another minute.
   void look_at_master_port();
-  // The value of Finished::is_independent.
+  // Returns the value of Finished::is_independent.
   uint8_t verdict();
 
-  // The time of the next check of the processes.
+  // Returns the time of the next check of the processes.
   Deadline deadline() const { return look_at_; }
   void on_deadline();
 
@@ -41,15 +41,17 @@ class Independence {
   std::vector<std::string> command_;
   std::string folder_;
   uint16_t master_port_ = 0;
-  std::optional<bool> has_no_word_;  // of the program's sources; nothing: not read yet
-  bool has_met_ = true;              // true before the ranks start
+  // Whether the sources of the program have no word about ranks; nothing: not read yet.
+  std::optional<bool> has_no_word_;
+  bool has_met_ = true;  // true before the ranks start
   uint8_t library_ = 0;  // Finished::is_independent for the library that a process has loaded
-  Deadline known_until_ = Deadline::never();  // after this, processes may have connected unseen
-  std::shared_ptr<LibraryUsers> users_;       // shared with the thread that checks
-  BlockingCall call_;                         // runs a check
+  // After this time, processes may have connected unseen.
+  Deadline known_until_ = Deadline::never();
+  std::shared_ptr<LibraryUsers> users_;  // shared with the thread that checks
+  BlockingCall call_;                    // runs a check
   Deadline look_at_ = Deadline::never();
   double pause_ = 0;
-  int frequent_looks_ = 0;  // remaining number
+  int frequent_looks_ = 0;  // remaining number of frequent checks
 };
 
 }  // namespace hvd::launcher

@@ -19,8 +19,8 @@ struct ProcessLimits {
   std::optional<mode_t> umask;
 };
 
-// Returns the limits in the text of /proc/PID/limits that differ from this process's limits, and the umask in the text
-// of /proc/PID/status, which may follow.
+// Returns the limits in the text of /proc/PID/limits that differ from this process's limits, and the umask if the text
+// of /proc/PID/status follows.
 ProcessLimits read_process_limits(std::string_view text);
 
 // Returns the limit of a process after set_process_limits(limits).

@@ -17,7 +17,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr uint64_t kMicroseconds = 1'000'000;
-// If a process has more threads, only this many count for its run delay.
+// Maximum number of threads of a process whose run delay is read.
 constexpr int kMostThreads = 256;
 
 uint64_t count_of(const ProcStat& stat, StatField field) {
@@ -70,7 +70,7 @@ void add_run_delay(const std::string& folder, ProcessUsage& usage) {
     if (entry == nullptr) break;
     if (entry->d_name[0] == '.') continue;
     ++threads;
-    // "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
+    // The format is "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
     const std::vector<std::string> words =
         split(read_proc_file(cat(tasks, entry->d_name, "/schedstat")), ' ');
     if (words.size() >= 2) nanoseconds += static_cast<uint64_t>(parse_int(words[1]).value_or(0));

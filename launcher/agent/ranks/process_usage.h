@@ -18,7 +18,7 @@ struct CpuTimes {
 // `folder`: "/proc/PID/" of a process, or "/proc/PID/task/TID/" of a thread.
 CpuTimes cpu_times(const std::string& folder);
 
-// The sum over these processes, which are one process and its descendants, and over their reaped children.
+// Returns the sum over these processes, which are one process and its descendants, and over their reaped children.
 ProcessUsage usage_of(const std::vector<ProcessEntry>& processes);
 // Raises the counts in `usage` to those of `now`, and copies all other values.
 void advance(ProcessUsage& usage, const ProcessUsage& now);

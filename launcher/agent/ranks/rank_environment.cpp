@@ -13,12 +13,12 @@ Environment rank_environment(const RankNetwork& network, const Environment& rank
   // Scripts for the original Horovod read these two variables.
   suggest("HOROVOD_CONTROLLER", "gloo");
   suggest("HOROVOD_CPU_OPERATIONS", "gloo");
-  // Without these variables the libraries use the address of the host name, which is often a loopback
+  // Without these variables, Gloo and TensorPipe use the address of the host name, which is often a loopback
   // address.
   suggest("GLOO_SOCKET_IFNAME", network.order.interface);
   suggest("TP_SOCKET_IFNAME", network.order.interface);
   more.emplace_back("HOROVOD_INTERFACE",
-                    network.order.interface);  // for a job inside this one
+                    network.order.interface);  // for a job inside this job
   if (!network.interfaces.allows_all()) {
     suggest("NCCL_SOCKET_IFNAME", "=" + interface_names(network.interfaces));
   }

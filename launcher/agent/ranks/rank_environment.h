@@ -19,7 +19,7 @@ struct RankNetwork {
   net::InterfaceChoice interfaces;
 };
 
-// `rank` is the rank's environment so far. Keeps the user's settings of other libraries.
+// `rank`: the rank's environment without these variables. Keeps the user's settings of other libraries.
 Environment rank_environment(const RankNetwork& network, const Environment& rank);
 
 }  // namespace hvd::launcher

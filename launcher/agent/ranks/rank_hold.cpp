@@ -37,7 +37,7 @@ void RankHold::on_deadline() {
   at_ = Deadline::never();
   is_holding_ = true;
   signal_(SIGSTOP);
-  signal_(SIGSTOP);  // for processes forked during the first signal
+  signal_(SIGSTOP);  // again, for processes forked during the first signal
 }
 
 }  // namespace hvd::launcher

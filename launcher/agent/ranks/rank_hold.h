@@ -1,6 +1,6 @@
-// Stops the ranks and their children while the launcher is silent: another host may have replaced this one, and two
-// ranks must not write the same checkpoint. Owns the time limit and the start of the silence. The agent owns it, and
-// continues the ranks when the launcher confirms that this host is still in the job. One thread.
+// Stops the ranks and their children while the launcher is silent: another host may have replaced this host, and two
+// ranks must not write the same checkpoint. Owns the time limit and the start of the silence. The agent owns this
+// object, and continues the ranks when the launcher confirms that this host is still in the job. One thread.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@ class RankHold {
   // `signal` sends a signal to the ranks and their children.
   explicit RankHold(std::function<void(int number)> signal) : signal_(std::move(signal)) {}
 
-  // Call when the ranks run. Stops them after this many seconds of silence of the launcher; 0: never.
+  // Call when the ranks run. After this many seconds of the launcher's silence, stops the ranks; 0: never.
   void begin(double after_seconds);
   // Call when bytes from the launcher arrive. Does not continue stopped ranks.
   void received();
-  // Call when the launcher is about to stop: it may be silent until it sends something.
+  // Call when the launcher is about to stop: it may then be silent until it sends something.
   void suspend() { at_ = Deadline::never(); }
   // Continues the ranks: this host is still in the job.
   void let_go();
   // Call when the ranks are ending: later silence does not stop them. Does not continue stopped ranks.
   void end();
 
-  // Whether another host may replace this one.
+  // Returns whether another host may replace this host.
   bool is_used() const { return after_seconds_ > 0; }
   bool is_holding() const { return is_holding_; }
-  // While ranks are stopped: the seconds since the launcher's last bytes. Else 0.
+  // Returns the seconds since the launcher's last bytes while ranks are stopped, else 0.
   double silent_seconds() const;
   Deadline deadline() const { return at_; }
   void on_deadline();

@@ -24,7 +24,7 @@ RankActivity activity_of(const std::vector<ProcessEntry>& tree) {
   return is_stopped ? RankActivity::kStopped : RankActivity::kRuns;
 }
 
-// Milliseconds since the start of a process; `start` is in ticks since boot.
+// Returns milliseconds since the start of a process; `start` is in ticks since boot.
 uint64_t age_milliseconds(int64_t start) {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
@@ -83,7 +83,7 @@ HostSample RankMeters::read(SampleGroups groups, const std::vector<pid_t>& pids,
   return sample;
 }
 
-// The counts of ranks that have ended remain.
+// The counts include ranks that have ended.
 HostMetrics RankMeters::read_metrics(SampleGroups groups, const std::vector<pid_t>& pids,
                                      const GpuUse& gpus) {
   HostMetrics host;
@@ -119,7 +119,7 @@ HostMetrics RankMeters::read_metrics(SampleGroups groups, const std::vector<pid_
   return host;
 }
 
-// The last step began when this rank, for which others had waited, arrived. It arrives again a mean step time later.
+// The last step began when this late rank arrived. The rank arrives again one mean step time later.
 std::optional<Clock::time_point> RankMeters::late_moment(size_t index,
                                                          std::chrono::microseconds late) const {
   const auto page = pages_ ? pages_->read(index) : std::nullopt;

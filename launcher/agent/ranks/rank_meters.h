@@ -1,5 +1,5 @@
-// Reads the metrics of this host's ranks (HostSample): from the shared pages with the ranks' counters, and from
-// /proc. Reads only on request of the launcher, and sends nothing to ranks. Ranks owns it.
+// Reads the metrics of this host's ranks (HostSample): from the shared pages with the ranks' counters, and from /proc.
+// Reads only on request of the launcher, and sends nothing to ranks. Ranks owns this object.
 #pragma once
 
 #include <sys/types.h>
@@ -19,16 +19,16 @@ namespace hvd::launcher {
 
 class RankMeters {
  public:
-  // `ranks`: the numbers of the ranks. Without memory for their pages, only /proc is read.
+  // `ranks`: the numbers of the ranks. If their pages cannot be created, only /proc is read.
   void prepare(const std::vector<int>& ranks);
-  // The value of HOROVOD_METRICS_PAGE for a rank, by its index; empty: the rank has no page.
+  // Returns the value of HOROVOD_METRICS_PAGE for a rank, by its index; empty: the rank has no page.
   std::string place_of(size_t index) const;
-  // The rank has called hvd.init().
+  // Call when the rank has called hvd.init().
   void on_joined(int rank);
   // `pids`: the process of each rank, by index; -1 if the rank does not run.
   HostSample read(SampleGroups groups, const std::vector<pid_t>& pids, const GpuUse& gpus);
-  // The next time at which others wait for a rank that is late by `late` in each step, computed from its last steps;
-  // nothing without steps.
+  // Returns the next time at which other ranks wait for a rank that is late by `late` in each step, computed from the
+  // rank's last steps; nothing without steps.
   std::optional<Clock::time_point> late_moment(size_t index, std::chrono::microseconds late) const;
   // Writes the longest wait of all ranks into each rank's page, for StepLog.
   void show_longest_wait(uint32_t microseconds) const;

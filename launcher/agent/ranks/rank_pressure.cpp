@@ -15,7 +15,7 @@ uint64_t number_of(std::string_view word) {
   return static_cast<uint64_t>(std::max<int64_t>(parse_int(word).value_or(0), 0));
 }
 
-// The number after "NAME " at the start of a line; 0 if it is missing.
+// Returns the number after "NAME " at the start of a line; 0 if the line is missing.
 uint64_t line_value(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const std::vector<std::string_view> words = words_of(take_line(text));
@@ -27,13 +27,13 @@ uint64_t line_value(std::string_view text, std::string_view name) {
 uint64_t steal_microseconds() {
   const std::string stat = read_proc_file("/proc/stat");
   std::string_view rest = stat;
-  // "cpu user nice system idle iowait irq softirq steal ..."
+  // The line is "cpu user nice system idle iowait irq softirq steal ..."
   const std::vector<std::string_view> words = words_of(take_line(rest));
   if (words.size() < 9 || words[0] != "cpu") return 0;
   return number_of(words[8]) * 1'000'000 / static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
 }
 
-// The count of TCP retransmits in the agent's network namespace.
+// Returns the count of TCP retransmits in the agent's network namespace.
 uint64_t retransmits() {
   const std::string snmp = read_proc_file("/proc/net/snmp");
   std::string_view rest = snmp;
@@ -65,9 +65,9 @@ uint64_t throttled_microseconds(pid_t pid) {
 
 std::vector<std::string> cpu_stat_files(std::string_view cgroups) {
   std::string folder;
-  size_t root = 0;  // the length of the hierarchy's path
+  size_t root = 0;  // length of the path of the hierarchy's root
   while (!cgroups.empty()) {
-    // "0::/PATH", or "4:cpu,cpuacct:/PATH"
+    // A line is "0::/PATH" or "4:cpu,cpuacct:/PATH".
     const std::string_view line = take_line(cgroups);
     const size_t names_at = line.find(':') + 1, names_end = line.find(':', names_at);
     if (names_at == 0 || names_end == std::string_view::npos) continue;

@@ -13,10 +13,11 @@
 namespace hvd::launcher {
 
 HostPressure host_pressure();
-// How long a CPU quota has stopped the cgroup of a process.
+// Returns how long a CPU quota has stopped the cgroup of a process.
 uint64_t throttled_microseconds(pid_t pid);
 
-// The cpu.stat files of a process, innermost first, from the text of its /proc/PID/cgroup: for cgroup v2 or v1.
+// Returns the paths of a process's cpu.stat files, innermost first, from the text of /proc/PID/cgroup (cgroup v2 or
+// v1).
 std::vector<std::string> cpu_stat_files(std::string_view cgroups);
 
 }  // namespace hvd::launcher

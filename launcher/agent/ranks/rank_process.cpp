@@ -28,8 +28,8 @@ struct Complaint {
   int error;
 };
 
-// Grows the descriptor table once, while the process has one thread. If threads share the table, each
-// growth waits for milliseconds until every processor has passed through the scheduler.
+// Grows the descriptor table once, while the process has one thread. If several threads share the table, each growth
+// waits for milliseconds until every processor has passed through the scheduler.
 void make_room_for_descriptors(size_t ranks) {
   constexpr size_t kPerRank = 3;
   constexpr size_t kOthers = 64;
@@ -71,8 +71,8 @@ bool is_without_format(const char* path) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != needs.agent) ::_exit(127);  // the agent ended before prctl
-  // With Yama's scope 1, this lets the agent's descendants, such as py-spy, read this process, also after exec. Without
-  // Yama the call fails, and is not needed.
+  // With Yama's scope 1, this call lets the agent's descendants, such as py-spy, read this process, also after exec. On
+  // a kernel without Yama the call fails, and is not needed.
   ::prctl(PR_SET_PTRACER, needs.agent, 0, 0, 0);
   reset_signals(*needs.ignored);
   const int input = needs.stdin_fd >= 0 ? needs.stdin_fd : ::open("/dev/null", O_RDONLY);

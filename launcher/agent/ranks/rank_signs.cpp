@@ -39,7 +39,7 @@ std::string link_of(const std::string& path) {
 
 uint64_t digest(uint64_t before, uint64_t value) { return (before ^ value) * 0x100000001b3; }
 
-// Returns false if the counters are hidden.
+// Adds the counters of /proc/PID/io. Returns false if the counters are hidden.
 bool add_io(const std::string& folder, RankSigns& signs) {
   const std::string io = read_proc_file(folder + "io");
   std::string_view rest = io;
@@ -58,13 +58,13 @@ bool add_io(const std::string& folder, RankSigns& signs) {
   return !io.empty();
 }
 
-// How long a thread ran on a processor, and how long it waited for one, in microseconds.
+// The microseconds for which a thread ran on a processor, and for which it waited for a processor.
 struct ThreadTimes {
   uint64_t cpu = 0, delay = 0;
 };
 
 ThreadTimes thread_times(const std::string& folder) {
-  // "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
+  // The format is "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
   const std::string text = read_proc_file(folder + "schedstat");
   const std::vector<std::string_view> words = words_of(text);
   if (words.size() < 2) return {cpu_times(folder).own, 0};
@@ -72,8 +72,8 @@ ThreadTimes thread_times(const std::string& folder) {
           static_cast<uint64_t>(parse_int(words[1]).value_or(0)) / 1000};
 }
 
-// The sum over the threads of a process, without its main thread if `has_main` is false. The time of the whole process
-// could not be used: it would be read at another moment than the time of the spinning main thread.
+// Returns the sum over the threads of a process, without its main thread if `has_main` is false. The time of the whole
+// process cannot be used: it would be read at another moment than the time of the spinning main thread.
 ThreadTimes threads_times(pid_t pid, bool has_main) {
   const std::string tasks = cat("/proc/", pid, "/task/");
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tasks.c_str()), ::closedir);
@@ -112,7 +112,7 @@ bool is_traced(const std::string& folder) {
   return at != std::string::npos && status[at + kTracer.size()] != '0';
 }
 
-// Whether the main thread of the process reads a terminal or `input`, the standard input of the rank.
+// Returns whether the main thread of the process reads a terminal or `input`, the standard input of the rank.
 bool reads_user(const std::string& folder, const std::string& input) {
   const std::string call = read_proc_file(folder + "syscall");
   const std::vector<std::string_view> words = words_of(call);
@@ -171,7 +171,7 @@ RankSigns signs_of(int rank, const std::vector<ProcessEntry>& tree,
   return signs;
 }
 
-// Adds the usage of processes without a rank as ancestor: they may still work for a rank.
+// Adds the usage of processes without a rank as ancestor, because they may still work for a rank.
 void add_orphans(const std::vector<ProcessEntry>& orphans, RankSigns& signs) {
   for (const ProcessEntry& process : orphans) {
     const std::string folder = cat("/proc/", process.pid, "/");

@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// `ranks`: pairs of a rank and its first process. The agent calls it.
+// Returns the signs of each rank. `ranks`: pairs of a rank and its first process.
 std::vector<RankSigns> signs_of(const std::vector<std::pair<int, pid_t>>& ranks);
 
 }  // namespace hvd::launcher

@@ -22,7 +22,7 @@
 namespace hvd::launcher {
 namespace {
 
-// If a start takes 50 ms, as on a slow file system, this many take about one second.
+// If a start takes 50 ms, as on a slow file system, starting this many ranks takes about one second.
 constexpr size_t kRanksAtOnce = 64;
 
 }  // namespace
@@ -255,8 +255,8 @@ void Ranks::feed(Rank& rank) {
     loop_.change(rank.input.get(), EPOLL_EVENTS{});
 }
 
-// Ends a rank's input: no process reads it, or all bytes are in the pipe. Later input counts as
-// taken.
+// Ends a rank's input, because no process reads it, or all bytes are in the pipe. The launcher gets later input
+// acknowledged as read.
 void Ranks::stop_feeding(Rank& rank) {
   if (rank.input) loop_.unwatch(rank.input.get());
   rank.input.reset();

@@ -1,6 +1,6 @@
-// The ranks of this host: starts them, reports their ends, and relays their output. Reports an end
-// immediately, even while a forked child holds the rank's pipes open. The agent owns and calls it. Lives on
-// the agent's loop.
+// The ranks of this host: starts them, reports their ends, and relays their output. Reports an end immediately,
+// even while a forked child holds the rank's pipes open. The agent owns this object. Lives on the agent's
+// loop.
 #pragma once
 
 #include <sys/resource.h>
@@ -29,7 +29,7 @@ namespace hvd::launcher {
 
 class Ranks {
  public:
-  // Computes the variables of a rank in addition to the argument, which is the job's environment.
+  // Returns the variables of a rank in addition to the argument, the environment that all ranks of the job have.
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
   // Calls `on_other` for every reaped process that is not a rank.
@@ -40,7 +40,8 @@ class Ranks {
   // `program`: the executable of the command on this host. `environment`: the environment of all ranks.
   void prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
                const Environment& environment, const ProcessLimits& limits = {});
-  // `master_port`: where rank 0 of this host may listen, or 0. Starts the first ranks; returns the first error. The caller calls start_more() while is_starting().
+  // `master_port`: where rank 0 of this host may listen, or 0. Starts the first ranks; returns the first error. The
+  // caller must call start_more() while is_starting().
   Status start(uint16_t master_port, MoreEnvironment more);
   // Starts at most kRanksAtOnce more ranks, so that the agent can read its link between two calls.
   Status start_more();
@@ -51,9 +52,9 @@ class Ranks {
   void end(int rank, int signal, double grace_seconds);
   // Sends the signal to all descendants of the agent, except some processes of ranks (end_signals.h).
   void end_all(int signal);
-  // The process `pid`, which belongs to the rank, has called hvd.init().
+  // Call when the process `pid`, which belongs to the rank, has called hvd.init().
   void on_joined(int rank, pid_t pid);
-  // When the agent must call on_deadline().
+  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
   // Reaps all ended processes, including orphans, and reports ended ranks to the launcher.
@@ -62,26 +63,27 @@ class Ranks {
   // Returns true if no rank runs, also before the start.
   bool have_ended() const { return running_ == 0 && !is_starting(); }
 
-  // Returns snapshots of the running ranks. `command` is valid during the lifetime of this object.
+  // A snapshot of a running rank. `command` is valid during the lifetime of this object.
   struct Snapshot {
     int rank = 0;
     pid_t pid = -1;  // the rank's first process
     const RankCommand* command = nullptr;
-    bool has_joined = false;                 // the rank has called hvd.init()
-    std::string activity;                    // for kActivity and kPlaces
-    std::vector<ProcessSnapshot> processes;  // for other details: the first process, or all
+    bool has_joined = false;  // the rank has called hvd.init()
+    std::string activity;     // for kActivity and kPlaces
+    // With other details: the first process, or all processes.
+    std::vector<ProcessSnapshot> processes;
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
   HostSample sample(SampleGroups groups, const GpuUse& gpus);
   // Writes the longest wait of all ranks in a step into the ranks' pages, from which each rank computes its lateness.
   void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }
-  // Calls RankMeters::late_moment() for the rank with this number.
+  // Returns RankMeters::late_moment() of the rank with this number.
   std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // Returns the command of any running rank, else null.
   const RankCommand* any_command() const;
-  // Returns the rank whose first process is `pid` or an ancestor of it.
+  // Returns the rank whose first process is `pid` or an ancestor of `pid`.
   std::optional<int> rank_of(pid_t pid) const;
   // Queues input for a rank; empty bytes mean end of file. An error means that the launcher violated
   // the protocol.
@@ -110,7 +112,7 @@ class Ranks {
     UniqueFd input;      // empty if the rank has no input, or has closed it
     std::string unread;  // input that was not yet written to the pipe
     bool input_ends = false;
-    bool is_ended_alone = false;  // end() was called for it
+    bool is_ended_alone = false;  // end() was called for this rank
     bool has_joined = false;
     Deadline kill_at = Deadline::never();
   };

@@ -9,9 +9,9 @@
 
 namespace hvd::launcher {
 
-// A shell command that prints the input of parse_rocm_use().
+// Returns a shell command that prints the input of parse_rocm_use().
 std::string rocm_use_command(const std::string& rocm_smi);
-// GPUs are identified by their number in rocm-smi instead of a UUID. Nothing: the text contains no GPU.
+// Identifies a GPU by its number in rocm-smi instead of a UUID. Returns nothing if the text contains no GPU.
 std::optional<GpuUse> parse_rocm_use(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 // Answers the launcher's requests for samples of the ranks. An answer with GPUs waits at most half a second for
-// nvidia-smi or rocm-smi, if the host has one. The agent owns it. Lives on the agent's loop.
+// nvidia-smi or rocm-smi, if the host has one. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace hvd::launcher {
 
 class Samples {
  public:
-  // `ranks` outlives this object. `send` gets Sampled messages.
+  // `ranks` must outlive this object. `send` gets Sampled messages.
   Samples(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send)
       : ranks_(ranks), send_(std::move(send)), gpus_(loop, [this] { answer_waiting(); }) {}
 
   void begin(const TakeSample& question);
-  // Call when the ranks have ended. Calls GpuMeter::stop().
+  // Call when the ranks have ended: stops the queries of GPUs.
   void stop() { gpus_.stop(); }
   bool is_asking() const { return gpus_.is_asking(); }
   void on_reaped(pid_t pid, int status) { gpus_.on_reaped(pid, status); }

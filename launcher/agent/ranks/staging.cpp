@@ -92,7 +92,7 @@ Status Staging::add(const StagePart& part) {
   file_.reset();
   is_whole_ = part.bytes == as_text(digest_);
   struct stat info {};
-  // chmod sets the directory's ctime from the clock of the file system, to which the times of the ranks' files compare.
+  // chmod sets the directory's ctime by the clock of the file system, which also sets the times of the ranks' files.
   ::chmod(directory_.c_str(), 0700);
   if (is_whole_ && ::stat(directory_.c_str(), &info) == 0) whole_since_ = info.st_ctim;
   return is_whole_ ? Status()

@@ -19,11 +19,11 @@ namespace hvd::launcher {
 std::string staging_directory();
 // Removes the directory, if it exists.
 void remove_staging(const std::string& directory);
-// A sentence about the files that the job has written or changed in the copy since `since`, in the file system's time;
-// or empty. Ignores Python's __pycache__ folders.
+// Returns a sentence about the files that the job has written or changed in the copy after `since`, a time of the file
+// system's clock; or an empty text. Ignores Python's __pycache__ folders.
 std::string describe_written_files(const std::string& directory, const timespec& since);
 
-// The advice of a Staging's errors: the user chooses the directory by a variable of that host.
+// Advice in a Staging's errors: a variable of the host by which the user chooses the directory.
 inline constexpr const char* kChooseByTmpdir =
     "set TMPDIR to a directory with free space in the start-up files of that host's shell";
 
@@ -34,21 +34,21 @@ class Staging {
       : directory_(std::move(directory)), advice_(std::move(advice)) {}
 
   const std::string& directory() const { return directory_; }
-  // Writes the next part of the copy. The last part contains the digest of all others. After an error, returns it again
-  // for the parts that the launcher had already sent.
+  // Writes the next part of the copy. The last part contains the digest of all other parts. After an error, returns the
+  // same error for the parts that the launcher had already sent.
   Status take(const StagePart& part);
-  // Writes a part of a file that the caller compares with its own digest. The last file may begin again.
+  // Writes a part of a file that the caller compares with the file's own digest. The last file may begin again.
   Status write(const StagePart& part);
   uint64_t taken() const { return taken_; }
-  // Whether the last part has arrived.
+  // Returns whether the last part has arrived.
   bool is_whole() const { return is_whole_; }
   // Changes the working directory, PYTHONPATH and HOROVOD_STAGE_DIR of the job's commands to the copy.
-  // `environment`: the agent's own, to which the job's is added.
+  // `environment`: the agent's own environment, to which the job's variables are added.
   Status enter(HostJob& job, const Environment& environment) const;
   void remove();
   // Transfers the removal to the caller. Returns the directory, or an empty string if none was created.
   std::string release();
-  // When the copy was complete, by the clock of its file system. Unset: it is not, and no program has run in it.
+  // Returns when the copy was complete, by the clock of its file system; unset while it is incomplete.
   const std::optional<timespec>& whole_since() const { return whole_since_; }
 
  private:

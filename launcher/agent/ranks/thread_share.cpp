@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// OpenBLAS and MKL read their own variable first, then OpenMP's.
+// OpenBLAS and MKL read their own variable first, then OpenMP's variable.
 constexpr std::array<std::string_view, 3> kChosenBy = {kThreadsVariable, "MKL_NUM_THREADS",
                                                        "OPENBLAS_NUM_THREADS"};
 

@@ -20,16 +20,16 @@ namespace {
 
 constexpr std::string_view kNoStack = "no Python stack: ";
 
-// Less than the 5 s for which the launcher waits.
+// Time limit for an answer: less than the 5 s for which the launcher waits.
 constexpr double kAnswerSeconds = 4;
-// A sample usually takes 20 ms.
+// Time limit for a sample, which usually takes 20 ms.
 constexpr double kSampleSeconds = 1.5;
-// Native stacks need the symbols of all libraries: 0.2 s for a process with PyTorch.
+// Time limit for native stacks, which need the symbols of all libraries: 0.2 s for a process with PyTorch.
 constexpr double kNativeSeconds = 3;
 constexpr double kLineSeconds = 0.5;
 // The time from the start of py-spy until it has read the stack.
 constexpr std::chrono::milliseconds kUntilRead{15};
-// If the rank is late only after this time, the answer is empty, and the launcher asks again.
+// If the rank is next late only after this time, the answer is empty, and the launcher asks again.
 constexpr std::chrono::seconds kLongestWait{2};
 constexpr size_t kAtOnce = 4;
 // Half of the maximum size of a message.
@@ -71,10 +71,10 @@ struct Inspections::Sample {
   Sample(size_t of_rank, pid_t process) : rank(of_rank), pid(process) {}
   size_t rank;  // index in Inquiry::ranks
   pid_t pid;
-  std::unique_ptr<HelperCommand> helper;  // null unless it runs
+  std::unique_ptr<HelperCommand> helper;  // null unless py-spy runs
   Deadline deadline = Deadline::never();
   bool is_over = false;
-  WaitSigns signs;    // includes the stack, once py-spy has read it
+  WaitSigns signs;    // includes the stack once py-spy has read the stack
   std::string lines;  // text below the process in the answer; each line has a newline
 };
 
@@ -88,7 +88,7 @@ struct Inspections::Inquiry {
 
   InspectDetail detail() const { return question.detail; }
   bool is_native() const { return detail() == InspectDetail::kNativeStacks; }
-  // ", at " and the place in the program of the rank with this index; or empty.
+  // Returns ", at " and the place in the program of the rank with this index; or an empty text.
   std::string place_of(size_t rank) const {
     std::string place;
     for (const Sample& sample : samples) {
@@ -138,7 +138,8 @@ void Inspections::begin(const InspectLate& question) {
   advance_all();
 }
 
-// Chooses the process of a rank whose stack py-spy reads, if any. A process that provides its stack needs no py-spy.
+// Chooses the process of a rank whose stack py-spy reads, if any. A process that provides its own stack needs no
+// py-spy.
 void Inspections::choose(Inquiry& inquiry, size_t index) {
   Ranks::Snapshot& rank = inquiry.ranks[index];
   const bool is_activity = inquiry.detail() == InspectDetail::kActivity;
@@ -273,7 +274,7 @@ void Inspections::describe(const Inquiry& inquiry, Sample& sample) {
   if (!wait.empty()) sample.lines += wait + "\n";
 }
 
-// The answer to a kPlaces query.
+// Returns the answer to a kPlaces question.
 std::vector<RankPlace> Inspections::places(const Inquiry& inquiry) {
   std::vector<RankPlace> places;
   for (size_t index = 0; index < inquiry.ranks.size(); ++index) {

@@ -1,6 +1,6 @@
-// Answers the launcher's queries about the ranks' positions: with kernel state and the stacks that ranks provide, or
-// with the Python stack from py-spy, which reads it from outside without stopping the process. Never waits for a
-// process on the agent's thread. The agent owns it. Lives on the agent's loop.
+// Answers the launcher's questions where the ranks are: with kernel state and the stacks that ranks provide, or with
+// the Python stack from py-spy, which reads it from outside without stopping the process. Never waits for a process on
+// the agent's thread. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>
@@ -24,14 +24,15 @@ namespace hvd::launcher {
 
 class Inspections {
  public:
-  // `ranks` outlives this object. `send` gets Inspected, Sampled and StackToolWanted. `folders`: agent_folders().
+  // `ranks` must outlive this object. `send` gets Inspected, Sampled, StackToolWanted. `folders` returns
+  // agent_folders().
   Inspections(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send,
               std::function<std::vector<std::string>()> folders);
   ~Inspections();
 
   void offer(const StackToolOffer& offer) { py_spy_.offer(offer); }
   void begin(const Inspect& question);
-  // Inspects the rank at the next time at which others wait for it.
+  // Inspects the rank at the next time at which other ranks wait for it.
   void begin(const InspectLate& question);
 
   bool wants_part() const { return py_spy_.wants_part(); }
@@ -39,7 +40,7 @@ class Inspections {
   uint64_t taken() const { return py_spy_.taken(); }
   // Call for every reaped process that is not a rank.
   void on_reaped(pid_t pid, int status);
-  // When the agent must call on_deadline().
+  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
 

@@ -25,7 +25,7 @@ bool has_thread(const WaitSigns& signs, std::string_view beginning) {
 
 bool has_nccl(const WaitSigns& signs) { return has_thread(signs, "pt_nccl"); }
 
-// Whether the frame belongs to the package, and not to a script in a folder named horovod.
+// Returns whether the frame belongs to the package horovod, and not to a script in a folder named horovod.
 bool is_horovod(const PythonFrame& frame) {
   return contains(frame.file, "-packages/horovod/") || contains(frame.file, "/python/horovod/");
 }
@@ -40,7 +40,7 @@ bool is_torch_distributed(const PythonFrame& frame) {
          frame.file.ends_with("/torch/nn/parallel/distributed.py");
 }
 
-// Whether the frame only passes a call on.
+// Returns whether the frame only passes a call on.
 bool is_wrapper(const PythonFrame& frame) {
   return contains(frame.function, "wrapper") || frame.file.ends_with("/c10d_logger.py");
 }
@@ -51,7 +51,8 @@ bool is_jax(const PythonFrame& frame) {
 
 bool is_deepspeed(const PythonFrame& frame) { return contains(frame.file, "/deepspeed/comm/"); }
 
-// The innermost frames if they belong to the library. The outermost of these is the function that the user has called.
+// Returns the innermost frames that belong to the library. The outermost of them is the function that the user has
+// called.
 std::span<const PythonFrame> innermost(const PythonStack& stack,
                                        bool (*is_of_library)(const PythonFrame&)) {
   const auto end = std::ranges::find_if_not(stack, is_of_library);
@@ -77,7 +78,7 @@ bool is_backward(const PythonFrame& frame) {
 
 constexpr const char* kBackward = "the reduction of gradients in backward()";
 
-// If torch has called horovod as the backend of its groups, the user has called torch. `own`: horovod's frames.
+// Returns the user's call. If torch has called horovod as the backend of its groups, the user has called torch.
 std::string called_of_horovod(const PythonStack& stack, std::span<const PythonFrame> own) {
   const PythonStack above(stack.begin() + std::ssize(own), stack.end());
   if (const auto torch = innermost(above, is_torch_distributed); !torch.empty())
@@ -116,7 +117,7 @@ NamedWait wait_of_frames(const WaitSigns& signs) {
   return {};
 }
 
-// Methods that continue in the library without a Python frame, separated by spaces.
+// Methods that wait in native code without a Python frame, separated by spaces.
 constexpr std::string_view kOfTorch = " wait synchronize ";
 constexpr std::string_view kOfJax = " block_until_ready ";
 constexpr std::string_view kOfMpi =
@@ -128,7 +129,7 @@ constexpr std::string_view kOfMpi =
     "Sendrecv_replace Ssend ssend "
     "Wait wait Waitall waitall Waitany waitany Waitsome ";
 
-// The first of these methods that the source line calls; or empty.
+// Returns the first of these methods that the source line calls; or an empty text.
 std::string called_in(std::string_view line, std::string_view methods) {
   for (size_t at = line.find('('); at != std::string_view::npos; at = line.find('(', at + 1)) {
     const size_t dot = line.substr(0, at).rfind('.');

@@ -11,18 +11,18 @@
 namespace hvd::launcher {
 
 struct WaitSigns {
-  PythonStack stack{};              // of the main thread
-  std::string no_stack{};           // the reason if it could not be read, as a sentence
+  PythonStack stack{};              // stack of the main thread
+  std::string no_stack{};           // why the stack could not be read, as a sentence
   std::string channel{};            // kernel function of the main thread: "futex_do_wait"
   std::set<std::string> threads{};  // names of the process's threads
   bool has_mpi = false;             // the process has loaded an MPI library
-  std::string line{};               // the line of source_to_read(), once read
+  std::string line{};               // the line of source_to_read(), if it was read
   bool has_torch_store = false;  // the process has loaded PyTorch, and is connected at MASTER_PORT
   bool has_jax = false;          // the process has loaded JAX and communicates by gRPC
   bool is_in_io = false;         // the main thread is in a call for which is_io() is true
 };
 
-// NamedWait::library if the wait may be a computation.
+// The value of NamedWait::library for a wait that may be a computation.
 inline constexpr const char* kGpu = "the GPU";
 
 struct NamedWait {
@@ -31,17 +31,18 @@ struct NamedWait {
   std::string place;      // "train.py:88", the user's line, if it differs from the library's
 };
 
-// Whether a thread, according to its /proc/PID/syscall, reads or writes a file or socket. MPI polls many or none.
+// Returns whether a thread, according to its /proc/PID/syscall, reads or writes a file or socket. MPI polls many or
+// none.
 bool is_io(std::string_view call);
-// The innermost frame, if its source line shows more than the stack: mpi4py and the waits of PyTorch have no Python
-// frames. Otherwise null.
+// Returns the innermost frame if its source line shows more than the stack: mpi4py and the waits of PyTorch have no
+// Python frames. Otherwise null.
 const PythonFrame* source_to_read(const WaitSigns& signs);
-// Whether this is a wait for other ranks: a program without a process group may wait for its own computation.
+// Returns whether the rank waits for other ranks: without a process group, it may wait for its own computation.
 bool is_for_ranks(const NamedWait& wait, const WaitSigns& signs);
-// Whether a rank without a stack, in a process group, waits for a thread, as in a collective.
+// Returns whether a rank without a stack, in a process group, waits for a thread, as in a collective.
 bool may_be_for_ranks(const WaitSigns& signs);
 NamedWait named_wait(const WaitSigns& signs);
-// "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.
+// Returns "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.
 std::string describe_wait(const NamedWait& wait);
 
 }  // namespace hvd::launcher

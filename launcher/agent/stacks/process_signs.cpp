@@ -33,7 +33,7 @@ std::string variable_of(pid_t pid, std::string_view name) {
   return {};
 }
 
-// Whether a process has a TCP connection with this port at either end.
+// Returns whether a process has a TCP connection with this port at either end.
 bool is_connected_at(pid_t pid, uint16_t port) {
   std::array<char, 24> end_text{};
   std::snprintf(end_text.data(), end_text.size(), ":%04X", static_cast<unsigned>(port));
@@ -67,7 +67,7 @@ WaitSigns wait_signs(pid_t pid) {
   signs.has_jax = has_jax && std::ranges::any_of(signs.threads, [](const std::string& name) {
                     return name.starts_with("grpc_");
                   });
-  // Each rank of a process group is connected to its store. Since PyTorch 2, thread names identify a group.
+  // Each rank of a process group is connected to the group's store. Since PyTorch 2, thread names identify a group.
   const auto is_of_group = [](const std::string& name) {
     return name.starts_with("pt_gloo") || name.starts_with("pt_nccl");
   };

@@ -51,7 +51,7 @@ std::string PySpy::find(const RankCommand& like) {
   return path_;
 }
 
-// Whether the file equals the file that the launcher offers, and no other user can change it.
+// Returns whether the file equals the py-spy of the launcher, and no other user can change the file.
 bool PySpy::is_the_launchers(const std::string& path) const {
   struct stat about {};
   if (path.empty() || ::stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return false;
@@ -119,7 +119,7 @@ Status PySpy::take(const StagePart& part) {
   return {};
 }
 
-// PackageCopy::install() returns an error for a copy that was not unpacked.
+// Installs the copy. PackageCopy::install() returns an error if unpacking failed.
 void PySpy::install() {
   const Status status = copy_->install();
   if (status.ok()) path_ = cat(copy_->folder(), "/", kPySpy);

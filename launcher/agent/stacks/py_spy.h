@@ -1,7 +1,7 @@
 // Finds the program py-spy on this host: in the PATH of the ranks, next to their Python, at the path of the launcher's
-// py-spy, or as a copy of the launcher's py-spy. The agent requests the copy from the launcher when it first needs
-// py-spy, and keeps it for later jobs, like the copy of the package (preflight/package_copy.h). Lives on the agent's
-// loop.
+// py-spy, or as a copy of the launcher's py-spy. The agent requests the copy from the launcher when a stack is first
+// requested, and keeps the copy for later jobs, like the copy of the package (preflight/package_copy.h). Lives on the
+// agent's loop.
 #pragma once
 
 #include <functional>
@@ -26,15 +26,15 @@ class PySpy {
   PySpy(net::EventLoop& loop, std::function<void()> want, std::function<void()> changed)
       : loop_(loop), want_(std::move(want)), changed_(std::move(changed)) {}
 
-  // The launcher offers its py-spy.
+  // Call when the launcher has described its py-spy.
   void offer(const StackToolOffer& offer);
-  // Returns the path of a py-spy for ranks with this command; empty if there is none.
+  // Returns the path of a py-spy for ranks with this command; empty if the host has none.
   std::string find(const RankCommand& like);
   // Requests a copy of the py-spy that the launcher has offered, at most once. `folders`: agent_folders(). Returns
   // true while a copy is expected.
   bool fetch(const std::vector<std::string>& folders);
   bool is_expected() const { return is_expected_; }
-  // The reason why this host has no py-spy: a sentence without the host's name.
+  // Returns why this host has no py-spy: a sentence without the host's name.
   const std::string& why() const { return why_; }
 
   bool wants_part() const { return copy_ && copy_->is_incomplete(); }

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxFrames = 200;
 
-// Empty if the object has no such text: py-spy may write null.
+// Returns an empty text if the object has no text for the key: py-spy may write null.
 std::string text_in(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || !found->is_string() ? "" : found->get<std::string>();

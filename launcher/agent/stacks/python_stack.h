@@ -28,9 +28,9 @@ PythonStack read_faulthandler(std::string_view text);
 
 // `File "train.py", line 30 in read_shard`, the format of faulthandler; escaped for a terminal.
 std::string describe_frame(const PythonFrame& frame);
-// The innermost frame outside of installed packages, else the innermost frame; null without frames.
+// Returns the innermost frame outside of installed packages, else the innermost frame; null without frames.
 const PythonFrame* own_frame(const PythonStack& stack);
-// "train.py:30" for own_frame(); or empty.
+// Returns "train.py:30" for own_frame(); empty without frames.
 std::string place_of(const PythonStack& stack);
 
 }  // namespace hvd::launcher

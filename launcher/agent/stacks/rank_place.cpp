@@ -6,7 +6,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The FNV-1a hash.
+// Continues the FNV-1a hash `before` with the text.
 uint64_t digest(uint64_t before, std::string_view text) {
   for (const char byte : text) before = (before ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
   return (before ^ 0xff) * 0x100000001b3;
@@ -20,7 +20,7 @@ bool is_of_debugger(const PythonFrame& frame) {
          has("/IPython/");
 }
 
-// Whether a program in this frame waits for its clients.
+// Returns whether a program in this frame waits for its clients.
 bool is_of_server(const PythonFrame& frame) {
   const std::string_view file = frame.file;
   return file.ends_with("/asyncio/base_events.py") || file.ends_with("/asyncio/runners.py") ||
@@ -28,7 +28,7 @@ bool is_of_server(const PythonFrame& frame) {
          (file.ends_with("/socket.py") && frame.function == "accept");
 }
 
-// Whether a program without a readable stack waits for one of several descriptors, or for a client.
+// Returns whether a program without a readable stack waits for one of several descriptors, or for a client.
 bool may_serve(const WaitSigns& signs) {
   constexpr std::string_view kOfServers[] = {"poll_schedule", "ep_poll", "do_epoll",
                                              "inet_csk_accept"};
@@ -37,7 +37,7 @@ bool may_serve(const WaitSigns& signs) {
   });
 }
 
-// The library function that the user's code has called, else the user's own function.
+// Returns the library function that the user's code has called, else the user's own function.
 std::string function_of(const PythonStack& stack) {
   const PythonFrame* const own = own_frame(stack);
   if (own == nullptr) return {};

@@ -1,4 +1,4 @@
-// Describes the position of a rank for the launcher, which detects hangs. Pure.
+// Describes where a rank is for the launcher, which detects hangs. Pure.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// `signs` has no stack if it could not be read. `state`: the kernel state of the rank's first process.
+// `signs` has no stack if the stack could not be read. `state`: the kernel state of the rank's first process.
 RankPlace place_of_rank(const WaitSigns& signs, const std::string& state);
 
 }  // namespace hvd::launcher

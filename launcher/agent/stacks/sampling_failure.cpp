@@ -33,7 +33,7 @@ std::string why_refused(const ReadAccess& access) {
          "give the container the capability SYS_PTRACE (--cap-add SYS_PTRACE)";
 }
 
-// The line with py-spy's error, after which it may print its own stack.
+// Returns the line with py-spy's error. py-spy may print its own stack after that line.
 std::string error_line(std::string_view errors) {
   constexpr std::string_view kError = "Error: ";
   const size_t at = errors.find(kError);

@@ -57,7 +57,7 @@ std::string duration(double seconds) {
   return whole < 600 ? cat(whole, " s") : cat(whole / 60, " min");
 }
 
-// Returns whether a rank waits for a possible computation.
+// Returns whether the wait of a rank may be a computation.
 bool may_compute(const HangRule::Places& places) {
   const auto is_of_device = [](const auto& each) {
     return each.second.library == "the GPU" || each.second.library == "JAX";

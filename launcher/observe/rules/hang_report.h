@@ -15,13 +15,13 @@ struct EndedRank {
   std::string how;  // "exit code 0"
 };
 
-// Formats "no rank has moved for 120 s: ranks 0-6 on a wait in torch.distributed (gloo): all_reduce, train.py:88;
-// rank 7 on b is in load_shard, loader.py:30". `host_of`: indexed by rank.
+// Returns a sentence, for example "no rank has moved for 120 s: ranks 0-6 on a wait in torch.distributed (gloo):
+// all_reduce, train.py:88; rank 7 on b is in load_shard, loader.py:30". `host_of`: indexed by rank.
 std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
                           const std::vector<std::string>& host_of);
-// Returns whether a stack shows that a rank waits for other ranks.
+// Returns whether the stack of a rank shows that it waits for other ranks.
 bool is_certain(const HangRule::Finding& finding);
-// Returns why the finding has ranks without Python stacks, and the remedy; empty if all have stacks.
+// Returns why the finding has ranks without Python stacks, and the remedy; empty if all ranks have stacks.
 std::string missing_stacks(const HangRule::Finding& finding,
                            const std::vector<std::string>& host_of);
 

@@ -14,11 +14,11 @@ constexpr double kWaitLimits = 10;
 constexpr double kStopLimits = 2;
 // Maximum share of a core that a thread without work uses, including the granularity of the kernel's accounting.
 constexpr double kIdleShare = 0.02, kTickSeconds = 0.02;
-// The share of time spent waiting for a processor above which threads have work.
+// If threads wait for a processor for more than this share of the time, they have work.
 constexpr double kStarvedShare = 0.5;
 // Bytes a second of keep-alive messages between idle processes, such as TCPStore and gRPC.
 constexpr double kKeepAlive = 200;
-// The shortest time between two looks that indicates a suspension of this process or its machine.
+// A pause of at least this time between two looks means that this process or its machine was suspended.
 constexpr double kShortestGap = 5;
 
 double seconds_between(HangRule::Time from, HangRule::Time to) {
@@ -39,8 +39,8 @@ bool is_one_operation(const HangRule::Places& places) {
   });
 }
 
-// Returns whether a wait at this position may spin, so that the main thread uses a core: a wait for a GPU, or in MPI
-// (UCX).
+// Returns whether a rank that waits at this position may use a core, because its main thread polls: a wait for a GPU,
+// or in MPI (UCX).
 bool may_spin(const RankPlace& place) {
   const std::string_view library = place.library;
   return library == "MPI" || library == "JAX" || library == "the GPU" ||
@@ -67,7 +67,7 @@ bool HangRule::is_quiet(const RankSigns& before, const RankSigns& now, double se
   const auto is_below = [&](uint64_t RankSigns::*count, double most) {
     return now.*count >= before.*count && static_cast<double>(now.*count - before.*count) <= most;
   };
-  // A thread that wakes another through an eventfd reads and writes 8 bytes.
+  // A thread that wakes another thread through an eventfd reads and writes 8 bytes.
   const auto of_eventfds = 8 * static_cast<double>(now.calls - std::min(now.calls, before.calls));
   return now.processes == before.processes && now.storage_bytes == before.storage_bytes &&
          is_below(&RankSigns::bytes, std::min(of_eventfds, kKeepAlive * seconds)) &&
@@ -94,7 +94,7 @@ void HangRule::update(const Signs& signs, Time now, double seconds) {
   }
   ranks_ = std::move(ranks);
   if (is_known) return;
-  // Do not count earlier observations.
+  // Forget earlier observations.
   for (auto& [number, rank] : ranks_) rank = {rank.last, now, rank.last.main_microseconds};
 }
 
@@ -131,7 +131,7 @@ bool HangRule::look(const Signs& signs, Time now) {
   return !is_done && (is_wait_due || now >= next_sample_);
 }
 
-// Called if the positions are not a hang: the next sample follows after a pause that doubles.
+// Call if the positions are not a hang: the next sample follows after a pause that doubles.
 void HangRule::postpone(Time now) {
   samples_ = 0;
   next_sample_ = later(now, pause_);
@@ -173,7 +173,7 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   if (!is_hang(places)) {
     postpone(now);
     if (seconds < kWaitLimits * limit_) return {};
-    // The main thread of a rank may be busy, which is not a hang.
+    // A busy main thread of one rank rules out a hang. Other ranks may still wait for this rank.
     auto wait = judge_wait(std::move(places), now);
     next_wait_sample_ = next_sample_;
     return wait;
@@ -206,9 +206,10 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
-    // Require a longer time, because ranks reach a collective one after another.
+    // Require a longer time for this rank, because ranks reach a collective one after another.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
-    if (!place.no_stack.empty()) continue;  // without a stack, the rank may not wait for others
+    // Without a stack, the rank may do something else than wait for other ranks.
+    if (!place.no_stack.empty()) continue;
     if (!may_spin(place) && main_is_busy(rank)) continue;
     is_new |= wait_reported_.emplace(number, rank.since).second;
     finding.waiting.push_back(number);

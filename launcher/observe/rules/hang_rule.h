@@ -13,7 +13,7 @@
 //   kWait          after ten limits in which a rank waits in a collective while others move. Once for each wait.
 //
 // Invariant: no finding rests on time in which a rank was not seen. A late look, a new, hidden or excused rank, and
-// forget() restart all times. HangWatch owns it. Pure: each call carries its time.
+// forget() restart all times. HangWatch owns this object. Pure: each call carries its time.
 #pragma once
 
 #include <cstdint>
@@ -54,15 +54,15 @@ class HangRule {
   void moved(int rank) { has_written_[rank] = true; }
   // Ignores the time until now, because a host or a rank was suspended, or was invisible.
   void forget();
-  // Takes the signs of all running ranks. Returns whether the rule needs the ranks' places.
+  // Takes the signs of all running ranks. Returns whether the rule also needs the ranks' places.
   bool look(const Signs& signs, Time now);
-  // Call after look() has requested the places, with those of all running ranks. `has_ended`: another rank has ended.
+  // Call after look() has requested the places. `places`: of all running ranks. `has_ended`: another rank has ended.
   std::optional<Finding> judge(Places places, bool has_ended, Time now);
 
  private:
   struct Rank {
     RankSigns last;
-    Time since{};             // when it last moved
+    Time since{};             // when the rank last moved
     uint64_t main_since = 0;  // RankSigns::main_microseconds at that time
   };
 
@@ -89,7 +89,8 @@ class HangRule {
   bool is_reported_ = false;
   bool is_stopped_ = false;
   Time next_wait_sample_{};
-  std::map<int, Time> wait_reported_;  // by rank: Rank::since of its reported wait
+  // By rank: the value of Rank::since for the rank's reported wait.
+  std::map<int, Time> wait_reported_;
 };
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 // Tracks which ranks of a job of constant size wait in hvd.init(), and for which ranks, from the ranks' reports
-// (rendezvous::WorldReport) and states. JobLaunch and StartWatch use it. Pure: each event carries its time.
+// (rendezvous::WorldReport) and states. JobLaunch and StartWatch use this code. Pure: each event carries its time.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@ namespace hvd::launcher {
 class InitWaits {
  public:
   using Time = Clock::time_point;
-  // Ranks that start together, while some of them are missing.
+  // Ranks that start together and wait in hvd.init(), because some of them are missing.
   struct Wait {
     std::vector<int> present;  // ranks in hvd.init()
     std::vector<int> missing;  // ranks that have not called hvd.init()
     Time since{};              // when the first rank called hvd.init()
   };
 
-  // `hosts` outlives this object.
+  // `hosts` must outlive this object.
   explicit InitWaits(const HostTable& hosts) : hosts_(hosts) {}
 
   void joined(const Joined& joined, Time now);
@@ -47,16 +47,16 @@ class InitWaits {
   Wait wait_of(const Start& start, bool is_hopeless) const;
 
   const HostTable& hosts_;
-  std::map<std::string, Start> starts_;  // key: the names in the ranks' reports
+  std::map<std::string, Start> starts_;  // key: the name of the start in the ranks' reports
 };
 
-// "rank 3 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a core; ranks 0-2 wait for it".
-// `activity`: the activity of the first missing rank, or empty.
+// Returns "rank 3 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a core; ranks 0-2 wait
+// for it". `activity`: the activity of the first missing rank, or empty.
 std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
                           int64_t seconds, const std::string& activity);
 
-// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: the wait for running ranks; empty if none
-// waits, for example because the program does not use Horovod.
+// Returns "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: the wait for running ranks; empty
+// if no rank waits, for example because the program does not use Horovod.
 std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
                        const std::vector<std::string>& host_of, double seconds, size_t columns);
 

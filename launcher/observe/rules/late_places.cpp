@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The number of samples needed for a line that explains a late rank.
+// A line needs this number of samples, and this share of them, to explain a late rank.
 constexpr int kLeastSamples = 3;
 constexpr double kLeastShare = 0.4;
 

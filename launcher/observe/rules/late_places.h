@@ -1,4 +1,4 @@
-// Counts the source lines at which a late rank was while other ranks waited for it. Pure.
+// Counts the source lines at which a late rank was found while other ranks waited for it. Pure.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@ class LatePlaces {
  public:
   void clear() { ranks_.clear(); }
   void take(int rank, const RankPlace& place);
-  // Returns the line at which one of the ranks was most often; empty if no line dominates. Ignores waits for other
-  // ranks.
+  // Returns the line at which one of the ranks was found most often; empty if no line dominates. Ignores samples of
+  // ranks that wait for other ranks.
   LateLine line_of(const std::vector<int>& ranks) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace hvd::launcher {
 
-// For an even number of values, the mean of the middle two; 0 for no values.
+// Returns the mean of the middle two for an even number of values, and 0 without values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);

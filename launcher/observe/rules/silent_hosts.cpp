@@ -50,7 +50,7 @@ void SilentHosts::on_answer(int host) {
   if (found == silent_.end()) return;
   if (found->second.is_reported) answered_.push_back(host);
   silent_.erase(found);
-  // Hosts silenced by one network failure answer again together, so one sentence suffices.
+  // One network failure silences several hosts, which answer again together, so one sentence suffices.
   const bool has_more =
       std::ranges::any_of(silent_, [](const auto& each) { return each.second.is_reported; });
   if (!has_more && !answered_.empty()) report_answers();

@@ -1,5 +1,5 @@
-// Describes unresponsive hosts: one sentence after a while, one when they answer again, and a status line in between.
-// JobLaunch owns it and passes it the events of the agents. Pure.
+// Describes unresponsive hosts: one sentence after 15 s, one sentence when the hosts answer again, and a status line in
+// between. SilenceWatch owns this object and passes it the events of the agents. Pure.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ class SilentHosts {
   // The table must outlive this object.
   explicit SilentHosts(const HostTable& hosts) : hosts_(hosts) {}
 
-  // The host has not answered for `seconds`, and is lost after `limit_seconds`.
+  // Call while the host has not answered for `seconds`. The host is lost after `limit_seconds`.
   void on_silence(int host, double seconds, double limit_seconds);
   void on_answer(int host);
   // Call when the host is lost, or when its ranks have ended.
@@ -24,7 +24,7 @@ class SilentHosts {
 
   // Returns each sentence once: "host b has not answered for 15 s (ranks 2-3); lost in 30 s".
   std::optional<std::string> take_news();
-  // The line for a terminal; empty while all hosts answer.
+  // Returns the line for a terminal; empty while all hosts answer.
   std::string status_line() const;
 
  private:
@@ -33,7 +33,7 @@ class SilentHosts {
     double limit_seconds = 0;
     bool is_reported = false;
   };
-  // "host b has not answered for 15 s (ranks 2-3); lost in 30 s"
+  // Returns "host b has not answered for 15 s (ranks 2-3); lost in 30 s".
   std::string describe(const std::vector<int>& hosts) const;
   std::vector<int> silent_for(double seconds) const;
   std::string names(const std::vector<int>& hosts) const;
@@ -41,14 +41,15 @@ class SilentHosts {
 
   const HostTable& hosts_;
   std::map<int, Silence> silent_;
-  std::vector<int> answered_;  // hosts that answer again after a report, not yet reported
+  // Hosts that answer again after a report; the user does not know it yet.
+  std::vector<int> answered_;
   std::vector<std::string> news_;
 };
 
-// "host b", "hosts b and c", "hosts a, b, c, d and 60 others"
+// Returns "host b", "hosts b and c" or "hosts a, b, c, d and 60 others".
 std::string hosts_text(std::vector<std::string> names);
 
-// "no answer for 12 s"
+// Returns "no answer for 12 s", for example.
 std::string describe_silence(double seconds);
 
 }  // namespace hvd::launcher

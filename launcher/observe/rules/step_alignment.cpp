@@ -6,7 +6,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Returns nothing if a rank no longer has these steps, or if the ranks had different steps.
+// Returns the window of these steps; nothing if a rank no longer has them, or if the ranks had different steps.
 std::optional<StepWindow> window_at(uint64_t first, const std::map<int, StepAlignment::Rank>& all) {
   StepWindow window{first, {}};
   for (const auto& [rank, each] : all) {
@@ -42,7 +42,7 @@ std::vector<StepWindow> StepAlignment::take(const std::map<int, Rank>& ranks) {
   has_moved_ = ended != ended_;
   if (ended < ended_) next_ = 0;  // the ranks have restarted
   ended_ = ended;
-  // Steps were missed, unless a rank has restarted.
+  // Steps were missed. If `oldest` were greater than `ended`, a rank would have restarted.
   if (next_ < oldest && oldest <= ended)
     next_ = std::max(oldest, ended - std::min(ended, StepWindow::kSteps));
   for (; next_ + StepWindow::kSteps <= ended; next_ += StepWindow::kSteps) {

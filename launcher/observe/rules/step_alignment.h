@@ -1,5 +1,5 @@
 // Aligns the training steps of all ranks, from each rank's last steps, which the agents have read at different moments.
-// StragglerWatch owns it. Pure.
+// StragglerWatch owns this object. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace hvd::launcher {
 
-// The same steps of all ranks.
+// Some consecutive training steps, as all ranks have measured them.
 struct StepWindow {
   static constexpr size_t kSteps = 50;
   struct Rank {
@@ -31,7 +31,7 @@ class StepAlignment {
   };
   // Takes the last steps of all ranks of the job, indexed by rank. Returns the new windows.
   std::vector<StepWindow> take(const std::map<int, Rank>& ranks);
-  // Returns the number of steps until the next window ends, as of the last take(); 0: no steps are known.
+  // Returns how many steps the next window lacked at the last take(); 0: no steps are known.
   size_t left() const { return left_; }
   // Returns whether a step has ended between the last two calls of take().
   bool has_moved() const { return has_moved_; }

@@ -30,7 +30,7 @@ uint64_t growth_of(const Growth& growth, Count count) {
   return last - std::min(last, count(growth.first));
 }
 
-// The share of a rank's lateness that a disturbance must have taken to explain it.
+// A disturbance explains a late rank if it has taken this share of the rank's lateness.
 constexpr double kShare = 0.3;
 constexpr double kStealShare = 0.05;
 constexpr double kBlockedShare = 0.3;
@@ -40,7 +40,7 @@ constexpr double kPagesInStep = 4;
 constexpr double kResentInStep = 0.2;
 constexpr double kLeastResent = 10;
 
-// Compares the late ranks with the other ranks.
+// Compares the late ranks with the other ranks of the job.
 struct Compared {
   const StragglerFinding& finding;
   const Ranks& ranks;
@@ -74,7 +74,7 @@ struct Compared {
     }
     return median(std::move(values));
   }
-  // Returns the median of the late ranks minus that of the other ranks.
+  // Returns the median over the late ranks minus the median over the other ranks, per step.
   double more_in_step(Count count) const { return in_step(count, true) - in_step(count, false); }
 };
 
@@ -184,7 +184,7 @@ Found resent_segments(const Compared& compared) {
                         true};
 }
 
-// Ranks of other hosts may wait equally long for a processor, but at times when no rank waits for them.
+// Finds a lack of processors. Ranks of other hosts may wait as long for a processor, but at times that delay no rank.
 Found contended_processors(const Compared& compared) {
   const double delay = 1e-6 * compared.in_step(kRunDelay, true);
   if (delay <= kShare * compared.finding.late_seconds) return {};

@@ -16,13 +16,13 @@ struct RankPressure {
   RankMetrics rank{};
   HostPressure host{};
 };
-// The counters that agents have read from the ranks, by rank, while a rank was suspected.
+// The growth of the ranks' counters, read by the agents while a rank was suspected.
 class PressureRecord {
  public:
   using Pressures = std::map<int, RankPressure>;
   void clear() { *this = {}; }
   void take(const Pressures& now, double at_seconds);
-  // At least two looks are needed.
+  // Returns whether the counters were read at least twice, which a growth needs.
   bool is_whole() const { return looks_ > 1; }
 
   struct Growth {

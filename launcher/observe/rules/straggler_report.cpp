@@ -15,7 +15,7 @@ std::string duration(double seconds) {
   return cat(value < 10 ? std::round(10 * value) / 10 : std::round(value), " ms");
 }
 
-// Returns the share of a wait in a time, whose remaining part `rest` is not a wait.
+// Returns the share of the wait in the whole time, wait plus `rest`.
 std::string percent(double wait, double rest) {
   return cat(wait > 0 ? std::lround(100 * wait / (wait + rest)) : 0, " %");
 }

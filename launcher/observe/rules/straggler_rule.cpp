@@ -18,17 +18,17 @@ constexpr uint64_t kFirstSteps = 100;
 constexpr double kShortestStep = 0.02;
 constexpr double kLateShare = 0.1;  // share of a step
 constexpr double kDeviations = 5;
-// The standard deviation of a normal distribution in median absolute deviations.
+// The standard deviation of a normal distribution divided by its median absolute deviation.
 constexpr double kScale = 1.4826;
-// A smaller lateness is ignored, because the kernel's scheduler alone delays by as much.
+// A smaller lateness is ignored, because the kernel's scheduler alone can cause it.
 constexpr double kLeastSeconds = 0.5e-3;
 constexpr int kWindows = 2, kClearWindows = 3;
-// The minimum number of windows for a finding without a rank.
+// The number of windows for a finding that names no rank (moving, everybody).
 constexpr int kWindowsOfAll = 4;
 // A peak: late by this share of a step while all other ranks are in time.
 constexpr double kPeakShare = 0.5;
 constexpr size_t kLeastPeaks = 3, kMostPeaks = 8;
-// A share of a step without waits: noise of many ranks alone delays one of them by half a step.
+// As a share of a step without waits. Noise alone makes one of many ranks late by half a step.
 constexpr double kMovingShare = 0.75;
 constexpr size_t kUsualWindows = 8, kLeastUsual = 4;
 constexpr int kMostEverybody = 3;
@@ -45,22 +45,23 @@ double scaled_deviation(const std::vector<double>& values) {
 
 }  // namespace
 
-// A window in seconds. Ranks are identified by their index in it.
+// A window in seconds. Ranks are identified by their index in the window.
 struct StragglerRule::Numbers {
   explicit Numbers(const StepWindow& window);
   size_t size() const { return late.size(); }
 
-  // Counts the steps in which the rank is later than the median rank by a share of a step. `others`: the median
+  // Counts the steps in which all these ranks are later than the median rank by a share of a step. `others`: the median
   // lateness of the other ranks.
   int late_steps(const std::vector<size_t>& of, double others) const;
-  // Returns how much later the rank is than the median of the other ranks; with two ranks, than the other rank.
+  // Returns how much later the rank is than the median of the other ranks. With two ranks, compares it with the other
+  // rank.
   double peak(size_t rank, size_t step) const;
 
   const StepWindow& window;
   std::vector<std::vector<double>> late;  // indexed by rank and step
   std::vector<double> medians;            // medians of `late`, by rank
   std::vector<double> waits;              // median waits, by rank
-  std::vector<double> reference;          // of the median rank, by step
+  std::vector<double> reference;          // lateness of the median rank, by step
   double center = 0;                      // the median of `medians`
   double step = 0;                        // the median duration without waits
   double whole = 0;                       // the median duration
@@ -68,7 +69,7 @@ struct StragglerRule::Numbers {
 
 StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   constexpr double kMicro = 1e-6;
-  std::vector<double> durations, longest(kSteps, 0);  // the former without waits, by rank
+  std::vector<double> durations, longest(kSteps, 0);  // `durations`: without waits, by rank
   std::vector<double> all_durations;
   for (const StepWindow::Rank& rank : window.ranks) {
     std::vector<double> waited, own;
@@ -95,7 +96,7 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   }
   center = median(medians);
   whole = median(std::move(all_durations));
-  // Half of the ranks may be late.
+  // Use the lower half, because half of the ranks may be late.
   const auto middle = durations.begin() + static_cast<ptrdiff_t>((size() - 1) / 2);
   std::ranges::nth_element(durations, middle);
   step = *middle;
@@ -105,7 +106,7 @@ int StragglerRule::Numbers::late_steps(const std::vector<size_t>& of, double oth
   int steps = 0;
   for (size_t i = 0; i < kSteps; ++i) {
     const bool is_late = std::ranges::all_of(of, [&](size_t rank) {
-      // The median rank may be among the late ranks.
+      // The median rank may be one of the late ranks.
       const double base = size() == 2 ? reference[i] : std::min(reference[i], others);
       return late[rank][i] - base > kLateShare * step;
     });
@@ -130,7 +131,7 @@ namespace {
 // The indexes of ranks, by host.
 using HostRanks = std::map<int, std::vector<size_t>>;
 
-// Returns which of two values is later: 0 for `one`, 1 for `other`, -1 for neither. `noise`: noise of their
+// Returns which of two values is later: 0 for `one`, 1 for `other`, -1 for neither. `noise`: the noise of their
 // difference.
 int later_of_two(double one, double other, double step, double noise) {
   const double least = std::max({kLateShare * step, kDeviations * noise, kLeastSeconds});
@@ -138,7 +139,7 @@ int later_of_two(double one, double other, double step, double noise) {
   return other - one > least ? 1 : -1;
 }
 
-// Half of the ranks cannot outvote the other half, so compare the two hosts as a whole.
+// Compares two hosts as a whole, because half of the ranks cannot outvote the other half.
 std::set<int> late_host_of_two(const StragglerRule::Numbers& numbers, const HostRanks& by_host) {
   std::set<int> late;
   if (by_host.size() != 2) return late;
@@ -153,7 +154,7 @@ std::set<int> late_host_of_two(const StragglerRule::Numbers& numbers, const Host
   const int later = later_of_two(median(medians[0]), median(medians[1]), numbers.step, noise);
   if (later < 0) return late;
   const auto& of = later == 0 ? by_host.begin()->second : by_host.rbegin()->second;
-  // If some of its ranks are in time, the ranks are late, not the host.
+  // If some ranks of the host are in time, the ranks are late, and not the host.
   const double other = median(medians[1 - later]);
   const double least =
       std::max({kLateShare * numbers.step, kDeviations * noise, kLeastSeconds}) / 2;
@@ -186,7 +187,7 @@ std::set<int> StragglerRule::late_ranks(const Numbers& numbers) const {
   if (!late.empty()) return late;
   std::vector<double> shares;  // each rank's excess as a share of the threshold
   for (size_t rank = 0; rank < size; ++rank) {
-    // With few ranks, the rank itself would raise the reference.
+    // With few ranks, the late rank would itself raise the reference.
     std::vector<double> others = numbers.medians;
     others.erase(others.begin() + static_cast<ptrdiff_t>(rank));
     const double center = median(others);
@@ -195,7 +196,7 @@ std::set<int> StragglerRule::late_ranks(const Numbers& numbers) const {
     shares.push_back((numbers.medians[rank] - center) / least);
     if (shares.back() > 1) late.insert(static_cast<int>(rank));
   }
-  // The host is late if most of its ranks are late, and none is in time.
+  // A host is late if most of its ranks are late, and none is in time.
   for (const auto& [host, of] : by_host) {
     const auto count = std::ranges::count_if(of, [&](size_t rank) { return shares[rank] > 1; });
     const bool is_whole = std::ranges::all_of(of, [&](size_t rank) { return shares[rank] > 0.5; });
@@ -228,12 +229,13 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
   return findings;
 }
 
-// Functions for findings. Ranks that are not stragglers differ only by chance.
+// Functions for findings. They compare the stragglers with the other ranks, which differ from each other only by
+// chance.
 namespace {
 
 // Returns the median lateness of the ranks that are not stragglers.
 double lateness_of_others(const StragglerRule::Numbers& numbers, const std::set<int>& late) {
-  // If at least half of the ranks are late, the median of all ranks would be that of late ranks.
+  // If at least half of the ranks are late, the median of all ranks would be the lateness of a late rank.
   if (2 * late.size() < numbers.size()) return numbers.center;
   std::vector<double> rest;
   for (size_t index = 0; index < numbers.size(); ++index) {
@@ -264,7 +266,7 @@ void StragglerRule::judge_constant(const Numbers& numbers,
                                    std::vector<StragglerFinding>& findings) {
   const auto& ranks = numbers.window.ranks;
   std::set<int> late = late_ranks(numbers);
-  // Long delays of other ranks also move a rank's median.
+  // A rank must be late in most steps: long delays of other ranks alone also change its median.
   std::erase_if(late, [&, others = lateness_of_others(numbers, late)](int index) {
     return 2 * numbers.late_steps({static_cast<size_t>(index)}, others) < static_cast<int>(kSteps);
   });
@@ -358,7 +360,7 @@ void StragglerRule::judge_moving(const Numbers& numbers, std::vector<StragglerFi
                       .late_steps = static_cast<int>(late)});
 }
 
-// Reports that the time without waits has grown on all ranks.
+// Reports that the time of a step without waits has grown on all ranks.
 void StragglerRule::judge_everybody(const Numbers& numbers,
                                     std::vector<StragglerFinding>& findings) {
   std::vector<double> own;
@@ -374,7 +376,7 @@ void StragglerRule::judge_everybody(const Numbers& numbers,
   const double now = median(std::move(own));
   const uint32_t phase =
       std::ranges::max_element(ends, {}, [](const auto& end) { return end.second; })->first;
-  // The steps run another part of the program, such as a validation.
+  // If another operation ends most steps, they run another part of the program, such as a validation.
   if (std::exchange(phase_, phase) != phase) {
     usual_.clear();
     everybody_ = {};

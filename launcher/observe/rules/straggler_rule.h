@@ -1,19 +1,20 @@
 // Decides which ranks are late, and in which way, from windows of training steps. In a step, the lateness of a rank is
-// the longest wait of any rank minus its own wait: the last rank waits least. StragglerWatch owns it. Pure.
+// the longest wait of any rank minus its own wait: the last rank waits least. StragglerWatch owns this object. Pure.
 //
 //   judge(window)    50 steps of the same numbers on all ranks (StepAlignment)
-//     constant       the median lateness of a rank exceeds that of the median rank by more than 10 % of a step (without its
-//                    waits) and more than 5 scaled median absolute deviations of the others. Two windows running open an
-//                    episode, which is reported once; three windows without lateness close it. If most ranks of a host
-//                    are late and none is in time, the host is late.
+//     constant       the median lateness of a rank exceeds that of the median rank by more than 10 % of a step (without
+//                    waits) and by more than 5 scaled median absolute deviations of the other ranks. Two successive
+//                    windows open an episode, which is reported once; three windows without lateness close the episode.
+//                    If most ranks of a host are late and none is in time, the host is late.
 //     periodic       a rank is late in every n-th step, with peaks at equal distances. Once for each rank.
 //     moving         in most steps a rank is late, but no rank is late in most steps. Once for each episode.
 //     everybody      steps take longer than before, and no rank is late.
 //   is_suspicious()  a window shows the beginning of an episode: the owner then looks for causes, before the report.
 //
-// With two ranks, or two hosts, the other one is the reference, and a finding is marked (`is_one_of_two`): the data
-// cannot show which of them is normal. Invariants: no finding in the first 100 steps, nor in windows whose median step
-// is shorter than 20 ms, nor from windows with other ranks than the last one had (the owner makes a new rule).
+// With two ranks, or two hosts, the other rank or host is the reference, and a finding is marked (`is_one_of_two`): the
+// data cannot show which of the two is normal. Invariants: no finding in the first 100 steps, nor in windows whose
+// median step is shorter than 20 ms, nor in a window with other ranks than the last window (the owner makes a new
+// rule).
 #pragma once
 
 #include <cstdint>
@@ -68,10 +69,10 @@ class StragglerRule {
   const std::vector<Lateness>& latest() const { return latest_; }
 
  private:
-  // A condition that may last over several windows.
+  // A condition that may last for several windows.
   struct Episode {
-    int windows = 0;  // consecutive windows with it
-    int clear = 0;    // consecutive windows without it
+    int windows = 0;  // consecutive windows with the condition
+    int clear = 0;    // consecutive windows without the condition
     bool is_open = false;
     // Returns whether the episode begins. `needed`: number of consecutive windows.
     bool next(bool is_there, int needed);
@@ -83,12 +84,13 @@ class StragglerRule {
   void judge_moving(const Numbers& numbers, std::vector<StragglerFinding>& findings);
   void judge_everybody(const Numbers& numbers, std::vector<StragglerFinding>& findings);
 
-  std::map<int, Episode> episodes_;            // key: rank
-  std::map<int, std::deque<uint64_t>> peaks_;  // key: rank; steps in which only it was late
+  std::map<int, Episode> episodes_;  // key: rank
+  // By rank: the steps in which only this rank was late.
+  std::map<int, std::deque<uint64_t>> peaks_;
   std::set<int> reported_periodic_;
   Episode moving_, everybody_;
   std::deque<double> usual_;  // durations of earlier windows' steps, in seconds, without waits
-  uint32_t phase_ = 0;        // the operation that ended most of their steps
+  uint32_t phase_ = 0;        // the operation that ended most steps of these windows
   int reports_of_all_ = 0;
   uint64_t next_ = 0;  // the step after the last window
   std::set<int> suspects_;

@@ -9,13 +9,13 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
-// A summary needs this number of windows of steps; smaller shares and shorter steps are irrelevant.
+// A summary needs this number of windows of steps. Smaller shares of waits and shorter steps are irrelevant.
 constexpr uint64_t kLeastWindows = 4;
 constexpr double kLeastWaits = 0.05;
 constexpr double kLeastStepSeconds = 1e-3;
 // If the last rank was later than the first by less than this share, the step has no last rank.
 constexpr double kLastShare = 0.05;
-// A rank is named if it was last in this share of the steps, and its operation if it had this share of the waits.
+// A rank is named if it was last in this share of the steps. An operation is named if it had this share of the waits.
 constexpr double kNamedShare = 0.3, kUnfair = 1.5;
 // Further names are not counted, because a program may create names without end.
 constexpr size_t kMostNames = 1000;
@@ -38,7 +38,7 @@ void WaitTally::take(const std::map<int, StepAlignment::Rank>& ranks) {
 }
 
 void WaitTally::take(const StepWindow& window) {
-  // Steps that were not observed count like the steps of this window.
+  // Steps that were not observed count as if they were equal to the steps of this window.
   const uint64_t since = window.first >= next_ ? window.first - next_ : 0;
   const double weight = 1 + static_cast<double>(since) / StepWindow::kSteps;
   next_ = window.first + StepWindow::kSteps;
@@ -53,7 +53,7 @@ void WaitTally::take(const StepWindow& window) {
     }
     for (const StepWindow::Rank& rank : window.ranks) {
       ranks_[rank.rank].late += weight * kMicro * (longest - rank.steps[i].waited);
-      // The last rank also waits, for the messages.
+      // The wait of the last rank is not for other ranks, but for the messages.
       waited_for_ranks_ += rank.steps[i].waited - last->steps[i].waited;
       seen_ += rank.steps[i].microseconds;
     }

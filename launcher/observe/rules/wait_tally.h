@@ -1,5 +1,5 @@
 // Sums the time that the ranks of a job have waited for each other, for the job's metrics and the line at its end.
-// StragglerWatch owns it. Pure.
+// StragglerWatch owns this object. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +22,26 @@ class WaitTally {
     ranks_.clear();
     named_windows_ = 0;
   }
-  // Indexed by rank; the caller decides which ranks are late now.
+  // Returns the waits, indexed by rank. The caller decides which ranks are late now.
   std::map<int, RankWaits> waits() const;
-  // "ranks waited 21 % of the time, most often for rank 3 (b), in layer4.weight"; empty if they waited little, or if
-  // few steps were observed. `host_of` is indexed by rank.
+  // Returns "ranks waited 21 % of the time, most often for rank 3 (b), in layer4.weight"; empty if ranks waited little,
+  // or if few steps were observed. `host_of` is indexed by rank.
   std::string summary(const std::vector<std::string>& host_of) const;
 
  private:
   struct Rank {
-    // Microseconds: since the rank's present start, and before it.
+    // Microseconds: since the current start of the rank's process, and before that start.
     uint64_t total = 0, waited = 0;
     uint64_t total_before = 0, waited_before = 0;
-    double late = 0;  // in seconds: observed for some steps, estimated for the others
+    double late = 0;  // in seconds: observed for some steps, estimated for the other steps
     uint64_t times_last = 0;
   };
 
   std::map<int, Rank> ranks_;
   std::map<std::string, uint64_t> awaited_;  // microseconds, by operation
-  // Microseconds of the windows, over all ranks: beyond the wait of the last rank of each step, and in total.
+  // Microseconds, over all windows and ranks: waits beyond the wait of a step's last rank, and durations of the steps.
   uint64_t waited_for_ranks_ = 0, seen_ = 0;
-  uint64_t windows_ = 0, named_windows_ = 0;  // the latter since forget_ranks()
+  uint64_t windows_ = 0, named_windows_ = 0;  // `named_windows_`: since forget_ranks()
   uint64_t next_ = 0;                         // the step after the last window
 };
 

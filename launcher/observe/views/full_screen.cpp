@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 constexpr std::string_view kLeave = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-// Used by restore(), which runs in the only thread of the command.
+// For restore(), which runs in the only thread of the command.
 termios terminal_before;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 void write_to_screen(std::string_view bytes) {
@@ -60,7 +60,7 @@ void FullScreen::leave() {
 
 void FullScreen::show(std::string_view lines) {
   std::string bytes = "\x1b[H";
-  // Erase first, because after a full row the cursor remains on the last character.
+  // Erase before writing: after a full row, the cursor remains on the row's last character.
   while (!lines.empty()) {
     const std::string_view line = take_line(lines);
     bytes += lines.empty() ? cat("\x1b[J", line) : cat("\x1b[K", line, "\r\n");

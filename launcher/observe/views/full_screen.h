@@ -20,7 +20,7 @@ class FullScreen {
   // leave() restores the terminal, as before Ctrl-Z; enter() begins full-screen mode again.
   void leave();
   void enter();
-  // Replaces the picture. `lines`: each with its newline, no wider than the terminal.
+  // Replaces the picture. `lines`: each line has its newline, and is no wider than the terminal.
   void show(std::string_view lines);
 
  private:

@@ -1,6 +1,6 @@
-// The launcher's side of `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`. They connect to the
-// abstract Unix socket @horovodrun/UID/PID/RANDOM, which disappears with the launcher. Only the launcher's user and
-// root get an answer. JobInspector owns it. Lives on the launch's loop.
+// The launcher's side of the commands `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`. The commands
+// connect to the abstract Unix socket @horovodrun/UID/PID/RANDOM, which disappears with the launcher. Only the
+// launcher's user and root get an answer. JobInspector owns this object. Lives on the launch's loop.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ class Inspection {
   using Send = std::function<bool(size_t host, const Message& question)>;
   // Receives a sample with metrics that arrives after the end of its question.
   using Late = std::function<void(size_t host, HostAnswer answer)>;
-  // `hosts` outlives this object.
+  // `hosts` must outlive this object.
   Inspection(net::asio::any_io_executor executor, const HostTable& hosts, Send send, Late late)
       : executor_(std::move(executor)),
         hosts_(hosts),
@@ -41,7 +41,7 @@ class Inspection {
                                              std::chrono::milliseconds limit = kInspectionTime);
   net::Task<HostAnswer> ask(size_t host, Question question);
   void on_answer(size_t host, uint32_t number, HostAnswer answer);
-  // Stops waiting for a host that does not answer.
+  // Stops waiting for this host, which does not answer.
   void give_up(size_t host);
 
  private:
@@ -61,7 +61,7 @@ class Inspection {
   const HostTable& hosts_;
   const Send send_;
   const Late late_;
-  // Shared with the waiting calls: a loop that outlives this object may end them later.
+  // Shared with the waiting calls: a loop that outlives this object may resume the calls later.
   const std::shared_ptr<std::vector<Open*>> open_ = std::make_shared<std::vector<Open*>>();
   uint32_t last_ = 0;
 };
@@ -84,8 +84,8 @@ class InspectionServer {
 // Sends a record with a message while a command runs. Returns false if the caller has disconnected.
 net::Task<bool> send_record(net::StreamSocket& caller, const Message& message);
 
-// "horovodrun/0/": the beginning of the names of this user's launchers. The pid follows, and random
-// digits, so that no other user can bind a name first.
+// Returns "horovodrun/0/", the beginning of the names of this user's launchers. The pid follows, and random digits, so
+// that no other user can bind a name first.
 std::string inspection_prefix();
 
 }  // namespace hvd::launcher

@@ -14,9 +14,9 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
-// How long a host's figures remain valid if one answer is late, for example over a slow link.
+// How long a host's last answer is used if the next answer is late, for example over a slow link.
 constexpr std::chrono::seconds kStays{2};
-// Steps vary in length, and answers are up to two seconds old.
+// Steps vary in length, and an answer may be two seconds old.
 constexpr uint64_t kIdleSteps = 5, kIdleMilliseconds = 2000;
 
 template <typename T>
@@ -63,7 +63,7 @@ constexpr std::array kUsage = {
     Sample<ProcessUsage>{"gpu_bytes", "gauge", "Memory of the ranks' processes on GPUs.",
                          &ProcessUsage::gpu_bytes}};
 
-// One job, host or rank in a family of samples.
+// The labels of one job, host or rank in a family of samples, and its values.
 struct Part {
   std::string labels;
   bool is_up = false;
@@ -117,7 +117,7 @@ void put_states(std::string& text, std::string_view name, std::string_view help,
   }
 }
 
-// Deletes the present values of a host that does not answer. The counts remain.
+// Deletes the current values of a host that does not answer. The counts remain.
 void forget_present(HostMetrics& host) {
   host.step_age = -1;
   host.sum.pending = 0;
@@ -220,7 +220,7 @@ std::string JobMetrics::text(const HostTable& hosts, MetricsLevel level) const {
   Metrics sum;
   const int64_t step_age = this->step_age();
   Part all{.labels = job};
-  // A host that has returned to an elastic job is listed twice.
+  // A host that has returned to an elastic job has two entries.
   std::map<std::string, Part> by_host;
   std::map<int, Part> by_rank;
   for (size_t i = 0; i < hosts_.size(); ++i) {

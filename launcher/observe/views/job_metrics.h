@@ -1,6 +1,6 @@
 // The metrics of a job as text in Prometheus's format, from the agents' answers and the states of its hosts and ranks.
-// Keeps the last answer of each host, so that no counter decreases if a host does not answer. JobInspector owns it.
-// Lives on the launch's loop.
+// Keeps the last answer of each host, so that no counter decreases if a host does not answer. JobInspector owns this
+// object. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace hvd::launcher {
 
 // Each level contains the previous one. The size of a summary depends on neither hosts nor ranks.
 enum class MetricsLevel : uint8_t { kSummary, kHosts, kRanks };
-// "summary", "host" or "rank".
+// Parses "summary", "host" or "rank".
 std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
 // The level of --metrics-level; without a word kHosts for at most 64 hosts, with 17 samples each, else kSummary.
 MetricsLevel metrics_level_of(std::string_view word, size_t hosts);
@@ -33,16 +33,16 @@ class JobMetrics {
   void take(const std::vector<HostAnswer>& answers, Clock::time_point now = Clock::now());
   // Takes a late answer to an earlier query.
   void take_late(size_t host, const HostAnswer& answer, Clock::time_point now = Clock::now());
-  // Returns the figures of a rank of the table, from its host's last answer; null if that answer is too old.
+  // Returns the figures of a rank of the table, from its host's last answer; null if the answer is too old.
   const RankMetrics* rank(int number) const;
   // Returns milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
-  // Returns whether a training step of any rank has ended within the time of a few steps.
+  // Returns whether a training step of any rank has ended recently, within the time of a few steps.
   bool is_stepping() const;
   std::string text(const HostTable& hosts, MetricsLevel level) const;
-  // The waits of ranks for each other; empty where they are unknown.
+  // Returns the ranks' waits for each other; omits unknown waits.
   std::string waits_text(const HostTable& hosts, MetricsLevel level) const;
-  // A sentence about data that an agent cannot read, such as the counts of a rank, when called first; else empty.
+  // Returns a sentence about data that an agent cannot read, such as the counts of a rank; empty in later calls.
   std::string about_unread(const HostTable& hosts);
 
  private:
@@ -59,7 +59,7 @@ class JobMetrics {
   const std::string job_;
   const std::string name_;
   const uint32_t restarts_;
-  std::vector<Host> hosts_;                    // same order as in the table
+  std::vector<Host> hosts_;                    // in the order of the table
   std::map<int, const RankMetrics*> by_rank_;  // figures of hosts that have answered
   bool has_notified_ = false;
 };

@@ -74,7 +74,7 @@ class Figures {
 
   const HostTable& hosts_;
   const JobFigures& figures_;
-  // The waits of ranks that start together, by the name of their start.
+  // Texts about the waits of ranks that start together, by the name of their start.
   std::map<std::string, std::string> init_waits_;
 };
 

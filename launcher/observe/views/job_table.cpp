@@ -23,7 +23,7 @@ double mean_share(const RankView& rank) {
 
 bool is_elastic(const JobView& job) { return job.generation >= 0; }
 
-// "97% 12G"
+// Returns a text like "97% 12G".
 std::string gpu_text(const RankLine& line) {
   if (!line.rank->has_gpu()) return "-";
   return cat(percent(line.rank->gpu_share), " ",
@@ -42,7 +42,7 @@ std::string ps_state(const RankLine& line) {
                line.has_color);
 }
 
-// Returns "hosts ready 2/4; c: connect 3 s" while some hosts are not ready; else empty.
+// Returns "hosts ready 2/4; c: connect 3 s" while some hosts are not ready; else an empty text.
 std::string start_line(const std::vector<const HostView*>& hosts, size_t columns) {
   std::vector<HostProgress> progress;
   for (const HostView* const host : hosts) {
@@ -178,7 +178,7 @@ std::string job_as_table(const JobView& job, size_t columns, bool has_color) {
     if (host->silence > 0)
       silent += cat("host ", colored(silence_text(*host), has_color ? kRed : ""), "\n");
   }
-  // Ranks in ascending order, then processes that are not ranks.
+  // Sorts ranks in ascending order, then processes that are not ranks.
   std::ranges::stable_sort(
       lines, {}, [](const RankLine& line) { return static_cast<unsigned>(line.rank->rank); });
   const std::array ps_columns = {

@@ -12,9 +12,9 @@
 
 namespace hvd::launcher {
 
-// "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, one for starting hosts, and one for each
-// host that does not answer. `columns`: the maximum width of lines; 0: no limit. `has_color`: uses host_color(),
-// rank_color() and state_color().
+// Returns "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, a line for starting hosts, and a
+// line for each host that does not answer. `columns`: the maximum width of lines; 0: no limit. `has_color`: uses
+// host_color(), rank_color() and state_color().
 std::string job_as_table(const JobView& job, size_t columns, bool has_color = false);
 
 // Formats lines with columns as wide as needed. The columns in `is_number` are right-aligned. Cells may contain colors.
@@ -29,7 +29,7 @@ struct RankLine {
   const HostView* host;
   const RankView* rank;
   bool has_color = false;
-  RankRates rates{};  // top
+  RankRates rates{};  // only for top
 };
 struct RankColumn {
   const char* title;
@@ -43,22 +43,22 @@ extern const RankColumn kRankColumn, kHostColumn, kPidColumn, kMemoryColumn, kGp
 std::string table_of(std::span<const RankColumn> columns, const JobView& job,
                      const std::vector<RankLine>& lines, size_t width);
 
-// Returns the hosts, except an ended host that has joined the job again.
+// Returns the hosts without ended hosts that have joined the job again.
 std::vector<const HostView*> present_hosts(const JobView& job);
-// Returns whether the host's agent is prepared, or was.
+// Returns whether the host's agent is prepared, or was prepared earlier.
 bool is_past_start(const HostView& host);
-// Returns the present step of a starting host: "authenticate", "prepare"
+// Returns the current stage of a starting host: "authenticate", "prepare".
 std::string stage_text(const HostView& host);
-// "in_job", "stopped", "exit 3", "signal 9"
+// Returns "in_job", "stopped", "exit 3" or "signal 9".
 std::string state_text(const RankView& rank);
-// "b: no answer for 3 s"
+// Returns "b: no answer for 3 s".
 std::string silence_text(const HostView& host);
 
-// Colors of launcher/output/terminal_text.h; empty: none. The name of a host is red if the host is lost or does not answer.
+// Returns a color of launcher/output/terminal_text.h, or an empty text: red if the host is lost or does not answer.
 std::string_view host_color(const HostView& host);
-// The number of the slowest rank is yellow.
+// Returns the color of a rank's number: yellow for the slowest rank.
 std::string_view rank_color(const JobView& job, const RankView& rank);
-// The state of a rank is red if the rank is stopped or has failed, or if its host is lost.
+// Returns the color of a rank's state: red if the rank is stopped or has failed, or if its host is lost.
 std::string_view state_color(const HostView& host, const RankView& rank);
 
 }  // namespace hvd::launcher

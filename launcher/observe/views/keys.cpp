@@ -22,16 +22,16 @@ bool is_between(char byte, char first, char last) { return byte >= first && byte
 size_t size_of_sequence(std::string_view text) {
   if (text.size() < 2) return 0;
   if (text[1] == kEscapeByte) return 1;
-  // Alt with a character.
+  // Alt together with a character.
   if (text[1] != '[' && text[1] != 'O') return 2;
   // The Linux console sends "\x1b[[A" for F1.
   const bool is_of_console = text.substr(1).starts_with("[[");
   size_t at = is_of_console ? 3 : 2;
-  // Parameters and intermediate bytes; an SS3 sequence has only numbers.
+  // Skip parameters and intermediate bytes. An SS3 sequence has only numbers.
   while (at < text.size() && is_between(text[at], ' ', '?')) ++at;
   if (at >= kLongest) return text.size();
   if (at == text.size()) return 0;
-  // A control character ends a broken sequence without being a part of it.
+  // A control character that ends a broken sequence does not belong to the sequence.
   return is_between(text[at], '@', '~') ? at + 1 : at;
 }
 

@@ -19,9 +19,9 @@ class KeyReader {
  public:
   // Returns the complete keys. Omits keys that the command does not know, such as F5.
   std::vector<Key> take(std::string_view bytes);
-  // Returns whether the last key may be incomplete. If no further byte arrives within a moment, call give_up().
+  // Returns whether the last key may be incomplete. If no more bytes arrive within a moment, call give_up().
   bool is_waiting() const { return !pending_.empty(); }
-  // Returns the key Esc if only its byte is pending.
+  // Returns the key Esc if only the Esc byte is pending.
   std::vector<Key> give_up();
 
  private:

@@ -29,7 +29,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The time limit for stacks, which includes the launcher's own wait for them.
+// The time limit for stacks, which includes the launcher's own wait for the agents.
 constexpr double kStackSeconds = kAnswerSeconds + 1e-3 * kInspectionTime.count();
 
 // Prints the output of the command as it arrives, until the command ends.
@@ -61,11 +61,11 @@ struct ExecWords {
   Run order;
 };
 
-// Returns whether the first word of `exec` is a job instead of the command: a number, or the name of a running job.
+// Returns whether the first word of `exec` names a job, and not the command: a number, or the name of a running job.
 bool means_job(const std::string& word) { return parse_int(word) || means_running_job(word); }
 
-// If a word is neither the name of a running job nor of a program, it means a job if a program follows. Otherwise it
-// may be a program that only the hosts have, such as nvidia-smi.
+// Refuses a word that is neither the name of a running job nor a program of this machine, if the next word is a
+// program: it is probably a misspelt job. Other words may be programs that only the hosts have, such as nvidia-smi.
 Status check_program(const std::string& word, std::span<const std::string> more) {
   const std::string path = environment_variable("PATH").value_or("");
   const auto is_here = [&](const std::string& program) {
@@ -138,7 +138,7 @@ Status check_number(const std::string& order, const std::string& ranks) {
                               order, ", put flags before it"));
 }
 
-// `horovodrun resize [NAME] N` and `horovodrun remove [NAME] HOST|RANK`.
+// Runs `horovodrun resize [NAME] N` and `horovodrun remove [NAME] HOST|RANK`.
 int change_ranks(std::span<const std::string> arguments) {
   const std::string& order = arguments[0];
   const auto words = arguments.subspan(1);
@@ -226,7 +226,7 @@ int print_tables(const PsAnswers& answers, size_t columns) {
   return print_answer(join(tables, "\n"));
 }
 
-// `horovodrun ps [-a] [-w] [--json] [NAME]`.
+// Runs `horovodrun ps [-a] [-w] [--json] [NAME]`.
 int list_jobs(std::span<const std::string> arguments) {
   const auto read = read_ps(arguments.subspan(1));
   if (!read.ok()) return refuse(read.status());
@@ -240,7 +240,7 @@ int list_jobs(std::span<const std::string> arguments) {
   return print_tables(*answers, is_cut ? text_width(STDOUT_FILENO) : 0);
 }
 
-// `horovodrun stack [--native] [NAME]`.
+// Runs `horovodrun stack [--native] [NAME]`.
 int show_stacks(std::span<const std::string> arguments) {
   auto words = arguments.subspan(1);
   const bool is_native = !words.empty() && words[0] == "--native";
@@ -256,7 +256,7 @@ int show_stacks(std::span<const std::string> arguments) {
   return show_answer(*launchers, is_native ? "stack --native" : "stack", kStackSeconds);
 }
 
-// `horovodrun metrics [--level LEVEL] [NAME]`.
+// Runs `horovodrun metrics [--level LEVEL] [NAME]`.
 int show_metrics(std::span<const std::string> arguments) {
   auto words = arguments.subspan(1);
   std::string level = "summary";

@@ -1,8 +1,7 @@
-// The commands `horovodrun ps [--json] [NAME]`, `horovodrun stack [--native] [NAME]` and `horovodrun metrics [NAME]`, which
-// show the state of this user's running jobs, `horovodrun exec [NAME] [--rank LIST] COMMAND`, which runs a command beside their
-// ranks, and `horovodrun resize [NAME] N` and `remove [NAME] HOST|RANK`, which change the ranks of an elastic
-// job.
-// `attach`, `logs`, `stop` and `wait` are in launcher/state. The launcher's main calls them.
+// The commands `horovodrun ps [--json] [NAME]`, `stack [--native] [NAME]` and `metrics [NAME]` show the state of the
+// running jobs of this user. `exec [NAME] [--rank LIST] COMMAND` runs a command beside the ranks of a job.
+// `resize [NAME] N` and `remove [NAME] HOST|RANK` change the ranks of an elastic job. The commands `attach`,
+// `logs`, `stop` and `wait` are in launcher/state. The launcher's main calls this code.
 #pragma once
 
 #include <span>

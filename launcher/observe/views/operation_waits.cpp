@@ -10,15 +10,15 @@
 namespace hvd::launcher {
 namespace {
 
-// If the previous look was within this time, no second look is needed.
+// If the previous look was less than this time ago, no second look is needed.
 constexpr std::chrono::seconds kFollows{3};
 
 auto world_of(const OperationWaits::Rank& rank) {
   return std::tie(rank.start, rank.world_size, rank.joins);
 }
 
-// Skips ranks that have joined (hvd.join), which announce nothing and delay no rank. A rank without the name of its
-// world cannot be compared with others.
+// Returns false for ranks that have joined (hvd.join), which announce nothing and delay no rank, and for a rank without
+// the name of its world, which cannot be compared with other ranks.
 bool is_comparable(const OperationWaits::Rank& rank) {
   return rank.joins % 2 == 0 && !rank.start.empty() && !rank.start.starts_with('/');
 }
@@ -46,7 +46,7 @@ const OperationWaits::Rank* OperationWaits::before(const Rank& rank) const {
                                                                              : &found->second;
 }
 
-// The count of a waiting rank dates from the previous look: it was already above the present counts of the others.
+// A rank waits if its count has not changed since the previous look, and some counts are now still smaller.
 void OperationWaits::take_world(std::vector<const Rank*> ranks) {
   std::ranges::stable_sort(ranks, {}, &Rank::operations);
   if (ranks.empty() || ranks.front()->operations == ranks.back()->operations) return;

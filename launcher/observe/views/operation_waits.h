@@ -1,6 +1,6 @@
 // Finds the ranks that a rank waits for, from the numbers of announced operations of all ranks at two moments. All
 // ranks of a world announce the same operations: if a rank has announced more than another rank, one of its operations
-// cannot end before the other rank announces it. JobInspector owns it. Pure.
+// cannot end before the other rank announces it. JobInspector owns this object. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +25,18 @@ class OperationWaits {
     uint64_t joins = 0;
   };
 
-  // Takes all ranks with known counts. Call after the end of the previous look.
+  // Takes all ranks whose counts are known. Call at each look, after the end of the previous look.
   void take(const std::vector<Rank>& ranks, Clock::time_point now);
-  // Returns whether ranks may wait, and the previous look was too long ago to decide.
+  // Returns whether ranks may wait, but the previous look was too long ago to decide.
   bool needs_another() const { return needs_another_; }
-  // Returns the ranks that this rank has waited for since the previous look, formatted by name_of_ranks(); or empty.
+  // Returns the ranks for which this rank has waited since the previous look, formatted by name_of_ranks(); or empty.
   std::string of(int rank) const;
 
  private:
   void take_world(std::vector<const Rank*> ranks);
   const Rank* before(const Rank& rank) const;
 
-  std::map<int, Rank> last_, before_;  // by rank number; at the last two looks
+  std::map<int, Rank> last_, before_;  // counts at the last two looks, by rank number
   Clock::time_point looked_at_{};
   bool needs_another_ = false;
   std::map<int, std::string> waits_;  // by rank

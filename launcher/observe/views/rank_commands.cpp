@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Shared with the read that waits for the caller's end, which may complete after all other objects are destroyed.
+// Shared with the pending read for the client's end, which may complete after all other objects are destroyed.
 struct CallerWatch {
   explicit CallerWatch(const net::asio::any_io_executor& executor) : changed(executor) {}
   net::Notification changed;
@@ -29,7 +29,7 @@ std::shared_ptr<CallerWatch> watch(const net::asio::any_io_executor& executor,
   auto watch = std::make_shared<CallerWatch>(executor);
   caller.async_read_some(net::asio::buffer(&watch->byte, 1),
                          [watch](const net::error_code&, size_t) {
-                           watch->is_gone = true;  // a connected caller sends no more data
+                           watch->is_gone = true;  // a connected client sends no more data
                            watch->changed.notify();
                          });
   return watch;
@@ -63,7 +63,7 @@ std::vector<RankCommands::Place> RankCommands::places() const {
   std::vector<Place> places;
   for (const RankRun* run : hosts_.members()) places.push_back({run->rank(), run->number()});
   if (!places.empty()) return places;
-  // This is an elastic job before its first generation.
+  // An elastic job has no ranks before its first generation, so take all processes.
   for (const RankRun& run : hosts_.ranks()) places.push_back({run.number(), run.number()});
   return places;
 }
@@ -135,7 +135,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   if (!watch->is_gone) co_await send_record(caller, end);
 }
 
-// Returns false if the caller has disconnected. An empty `chunk` sends the rest of an unfinished line.
+// Returns false if the client has disconnected. With an empty `chunk`, sends the rest of an unfinished line.
 net::Task<bool> RankCommands::send_chunk(net::StreamSocket& caller, Pending& pending,
                                          const OutputChunk& chunk) {
   if (pending.besides.size() == 1) {

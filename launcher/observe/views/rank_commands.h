@@ -1,6 +1,6 @@
 // The launcher's side of `horovodrun exec`: runs one command beside some of the ranks, on their hosts, and forwards the
-// output as it arrives. Ends the commands when the caller has disconnected. JobInspector owns it. Lives on the launch's
-// loop.
+// output as it arrives. Ends the commands when the client has disconnected. JobInspector owns this object. Lives on the
+// launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ namespace hvd::launcher {
 
 class RankCommands {
  public:
-  // `send` passes a Run, OutputCredit or StopRun to the host of a rank. Returns a line with the reason if the host
-  // refuses it; else an empty string.
+  // Passes a Run, OutputCredit or StopRun to the host of a rank. Returns a line with the reason if the host refuses the
+  // message; else an empty string.
   using Send = std::function<std::string(int rank, const Message& order)>;
-  // `hosts` outlives this object.
+  // `hosts` must outlive this object.
   RankCommands(net::asio::any_io_executor executor, const HostTable& hosts, Send send)
       : executor_(std::move(executor)), hosts_(hosts), send_(std::move(send)) {}
 
-  // Runs the command beside each selected rank. Returns when all have ended, or when the caller closes its socket,
-  // which ends them. Sends the caller their output in records (inspection.h), with a tag of the rank before each line
-  // if there are several ranks, and then an ExecResult with the first exit code that is not 0.
+  // Runs the command beside each selected rank. Returns when all commands have ended. If the client closes its socket,
+  // the commands are ended. Sends the client their output in records (inspection.h), with a tag of the rank before each
+  // line if there are several ranks, and then an ExecResult with the first exit code that is not 0.
   net::Task<void> run(Run wish, net::StreamSocket& caller);
   void on_output_chunk(const OutputChunk& chunk);
   void on_exec_result(const ExecResult& ran);
   // Ends the wait for commands on this host: the host is lost, or all its ranks have ended.
   void on_host_gone(int host);
-  // The host has answered after it received all orders sent until now.
+  // Call when the host has answered after it received all orders of earlier calls.
   void on_answer(int host);
-  // The host does not answer: ends the wait for commands whose orders may not have reached it. `why` is a line.
+  // Call when the host does not answer: ends the wait for commands that it may not have received. `why` is a line.
   void on_silence(int host, const std::string& why);
 
  private:
@@ -42,8 +42,8 @@ class RankCommands {
   struct Pending;  // one call of run()
 
   struct Place {
-    int rank = 0;     // the rank's number now, for the user
-    int process = 0;  // its number in the table and at the agents
+    int rank = 0;     // the rank's current number, for the user
+    int process = 0;  // its number in the table and in messages to agents
   };
 
   std::vector<Place> places() const;

@@ -8,8 +8,8 @@
 
 namespace hvd::launcher {
 
-// An agent heads each process by "rank N", where N is its number in the table. The heads become "rank 1 (process 3)", or
-// "process 3, not a rank".
+// Replaces the numbers of processes in an agent's text, which begins each paragraph with "rank N" (N: number in the
+// table). The result has "rank 1 (process 3)", or "process 3, not a rank".
 std::string with_present_ranks(std::string_view text, const HostTable& hosts);
 
 }  // namespace hvd::launcher

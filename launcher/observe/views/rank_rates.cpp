@@ -26,7 +26,7 @@ void JobRates::add(const JobView& job) {
       last_[key] = {rank.pid, rank.seconds, rank.cpu_seconds, rank.run_delay_seconds};
       const auto last = before.find(key);
       if (last == before.end() || last->second.pid != rank.pid) continue;
-      // Another viewer may have requested the same figures shortly before.
+      // If another viewer requested the figures shortly before, they have not changed since.
       const double seconds = rank.seconds - last->second.age;
       if (seconds > 0)
         rates_[key] = {.cpu = share(last->second.cpu, rank.cpu_seconds, seconds),
@@ -35,7 +35,7 @@ void JobRates::add(const JobView& job) {
         rates_.insert(*known);
     }
   }
-  // The launcher may have read them a moment before it answered.
+  // The launcher may have read the counts a moment before it answered.
   const std::chrono::duration<double> read_at(job.read_at < 0 ? job.seconds : job.read_at);
   job_.add(Clock::time_point(std::chrono::duration_cast<Clock::duration>(read_at)), counts);
 }

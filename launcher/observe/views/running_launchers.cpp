@@ -43,7 +43,7 @@ std::vector<RunningLauncher> running_launchers(const std::string& pid) {
     std::string owner = rest.substr(0, rest.find('/'));
     if (!pid.empty() && owner != pid) continue;
     auto found = net::connect_to_listener(name, SOCK_STREAM);
-    // Other users can bind such a name, too.
+    // Other users can also bind such a name.
     if (!found || !net::is_trusted_peer(found->socket.get())) continue;
     launchers.push_back({std::move(owner), std::move(found->socket)});
   }
@@ -139,7 +139,7 @@ std::vector<Result<std::string>> ask_each(const std::vector<RunningLauncher>& la
   for (size_t i = 0; i < count; ++i) {
     if (Status sent = send_question(launchers[i], question); !sent.ok()) close(i, std::move(sent));
   }
-  // While one launcher sends data, others may also send.
+  // While one launcher sends data, other launchers may also send.
   auto deadline = Deadline::after_seconds(seconds);
   while (left > 0 && !deadline.passed()) {
     if (::poll(open.data(), open.size(), deadline.poll_timeout()) <= 0) continue;

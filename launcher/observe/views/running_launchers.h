@@ -1,4 +1,4 @@
-// The launchers of this user that run on this machine; commands find and query them here (inspection.h). Blocking.
+// Finds and queries the launchers of this user that run on this machine, for commands (inspection.h). Blocking.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 
 inline constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
-// Longer than a launcher queries its agents, even if it queries them twice because of another viewer. A launcher silent
-// for this time may be stopped.
+// Longer than a launcher takes to query its agents, even if it queries them twice because of another viewer. A launcher
+// that is silent for this time may be stopped.
 inline constexpr double kAnswerSeconds = 3;
 
 struct RunningLauncher {
@@ -19,19 +19,19 @@ struct RunningLauncher {
   UniqueFd socket;  // connected
 };
 
-// Returns one entry for each listening socket. `pid`: of one launcher, or empty for all.
+// Returns one entry for each listening socket. `pid`: the pid of one launcher; empty: all launchers.
 std::vector<RunningLauncher> running_launchers(const std::string& pid = "");
-// The running launchers, or that of this job: a pid, or what choose_job() takes. For a job of another machine, the command
-// `arguments` replaces this process there.
+// Returns the running launchers, or the launcher of `job`: a pid, or a name for choose_job(). If the job runs on
+// another machine, this process is replaced by the command `arguments` on that machine.
 Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
                                                       std::span<const std::string> arguments);
-// For a command that needs one job. `more`: the text after the job's id on the command line.
+// Returns an error for a command that needs one job. `more`: the text after the job's id on the command line.
 Status several_run(const std::string& command, const std::vector<RunningLauncher>& launchers,
                    const std::string& more = "");
 
-// Code::kUnavailable, here and below: the launcher has ended since it was found.
+// In this function and the following ones, Code::kUnavailable means that the launcher has ended since it was found.
 Status send_question(const RunningLauncher& launcher, const std::string& question);
-// Waits for data from the launcher. If it is stopped and silent for a while, notifies the user once.
+// Waits for data from the launcher. If the launcher is silent for a while because it is stopped, informs the user once.
 void await_answer(const RunningLauncher& launcher);
 // Appends the next data from the launcher. Returns false at the end.
 Result<bool> read_more(const RunningLauncher& launcher, std::string& text);
@@ -40,9 +40,9 @@ Result<bool> read_more(const RunningLauncher& launcher, std::string& text);
 std::vector<Result<std::string>> ask_each(const std::vector<RunningLauncher>& launchers,
                                           const std::string& question,
                                           double seconds = kAnswerSeconds);
-// Code::kDeadlineExceeded: "horovodrun with pid 4711 does not answer; it may be stopped ..."
+// Returns Code::kDeadlineExceeded: "horovodrun with pid 4711 does not answer; it may be stopped ...".
 Status silence_of(const std::string& pid);
-// For the table of ps: "horovodrun, pid 4711: no answer; it may be stopped ..." and a newline.
+// Returns a line of ps: "horovodrun, pid 4711: no answer; it may be stopped ..." and a newline.
 std::string silent_row(const std::string& pid);
 
 }  // namespace hvd::launcher

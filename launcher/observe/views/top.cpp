@@ -117,7 +117,7 @@ class Questions {
   }
 
   int64_t start() const { return start_of(parse_int(pid_).value_or(0)); }
-  // Another process may have reused the pid.
+  // Returns whether the launcher has ended. Its pid may now belong to another process.
   bool has_process_ended() const { return start() == 0 || start() != start_; }
 
   const std::string pid_;
@@ -154,7 +154,7 @@ Result<std::string> next_answer(Questions& questions) {
   }
 }
 
-// Handles `--json`, and `--once`, whose frame has rates and therefore needs two answers.
+// Handles `--json`, and `--once`. A frame has rates, so `--once` needs two answers.
 int print_answers(Questions& questions, const TopWords& words) {
   JobRates rates;
   for (bool is_first = true;; is_first = false) {
@@ -232,7 +232,7 @@ class Top {
   void take_input(short events) {
     std::array<char, 256> keys;
     const ssize_t size = ::read(STDIN_FILENO, keys.data(), keys.size());
-    // The terminal is closed; with other events, a flush may have removed the keys that poll() reported.
+    // The terminal is closed. (Without these events, a flush may have removed the keys that poll() reported.)
     const bool is_gone = size == 0 && (events & (POLLHUP | POLLERR)) != 0;
     if (is_gone || (size < 0 && errno != EINTR && errno != EAGAIN)) is_over_ = true;
     if (size <= 0) return;
@@ -256,7 +256,7 @@ class Top {
     rates_.add(*job_);
   }
 
-  // Stops this process by SIGTSTP, which the system ignores if no shell could continue it, as under `ssh -t`.
+  // Stops this process by SIGTSTP. The system ignores SIGTSTP if no shell could continue it, as under `ssh -t`.
   static void stop_here() {
     sigset_t set;
     sigemptyset(&set);
@@ -303,7 +303,7 @@ class Top {
   std::optional<FullScreen> screen_;
   TopChoice choice_;
   KeyReader keys_;
-  // when to interpret a partial key without further bytes
+  // When a partial key is interpreted although no further bytes have come.
   Clock::time_point key_until_ = Clock::time_point::max();
   JobRates rates_;
   std::optional<JobView> job_;

@@ -19,7 +19,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-// The rows above and below the rows of ranks.
+// Number of rows above and below the rows of ranks.
 constexpr size_t kAround = 5;
 
 std::string milliseconds(double seconds) {
@@ -35,7 +35,7 @@ std::string state_of(const RankLine& line) {
   return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
 }
 
-// The state "no answer" describes the host.
+// Returns red if the host does not answer, since the state then describes the host.
 std::string_view state_color(const RankLine& line) {
   return line.host->silence > 0 ? kRed : state_color(*line.host, *line.rank);
 }
@@ -72,7 +72,7 @@ std::vector<RankLine> lines_of(const JobView& job, const JobRates& rates, const 
   return lines;
 }
 
-// The ranks of one host as one row.
+// The ranks of one host, shown as one row.
 struct Fold {
   struct Count {
     int ranks = 0;
@@ -127,7 +127,7 @@ std::string folded(const std::vector<RankLine>& lines, bool has_color, size_t co
 std::string title_of(const JobView& job, const TopLook& look) {
   const std::string name = job.name.empty() ? "" : cat(printable(job.name), ", ");
   const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
-  // The notice comes first, because a long command is cut.
+  // Put the notice first, because a long command is cut.
   return cat(look.notice.empty() ? "" : cat("[", look.notice, "] "), name, "pid ", job.pid,
              generation, ": ", printable(join(job.command, " "), std::string::npos));
 }

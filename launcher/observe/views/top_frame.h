@@ -12,7 +12,7 @@
 
 namespace hvd::launcher {
 
-// Above this number, ranks are shown by host, unless the user requests ranks.
+// If a job has more ranks, a row is a host, unless the user requests ranks.
 constexpr size_t kMostRows = 40;
 
 enum class TopOrder : uint8_t { kRank, kCpu, kMemory, kStep };
@@ -35,10 +35,10 @@ struct TopLook {
   ScreenSize size{};
   bool has_color = false;
   bool is_utf8 = false;
-  std::string notice{};  // such as "no answer for 3 s", or empty
+  std::string notice{};  // a short message such as "no answer for 3 s", or empty
 };
 
-// Returns at most `size.rows` lines of at most `size.columns`. `size.rows` of 0: all rows, and no line about keys.
+// Returns at most `size.rows` lines of at most `size.columns`. If `size.rows` is 0: all rows, and no line about keys.
 std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choice,
                       const TopLook& look);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kDuringExchange[] = {
     "kex_exchange_identification: Connection closed by ",
     "kex_exchange_identification: read: Connection reset by "};
-// Further messages of ssh, of ProxyCommand's ssh and of programs like nc.
+// Messages that ssh, the ssh in a ProxyCommand and programs like nc print after such a close.
 constexpr std::string_view kBesides[] = {"Connection closed by ", "Connection reset by ",
                                          "ended with exit code ", kCrowded};
 
@@ -27,7 +27,7 @@ bool has_one_of(std::string_view text, const std::string_view (&parts)[Size]) {
 
 bool shows_hang_up(std::string_view messages) {
   const std::vector<std::string> all = split(messages, ';');
-  // Another message has the cause: a ProxyCommand's program or a jump host failed.
+  // Any other message names another cause: a ProxyCommand's program or a jump host failed.
   return has_one_of(messages, kDuringExchange) &&
          std::ranges::all_of(all,
                              [](const std::string& each) { return has_one_of(each, kBesides); });

@@ -1,5 +1,5 @@
-// Handles an sshd that closes a connection before the key exchange: it has more unauthenticated connections
-// than MaxStartups allows, and a later try may succeed. SshSpawner and JumpConnections use it.
+// Handles an sshd that closes a connection before the key exchange because it has more unauthenticated connections than
+// MaxStartups allows. A later try may succeed. SshSpawner uses this code.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@ namespace hvd::launcher {
 inline constexpr std::string_view kCrowded =
     "its sshd, or that of its jump host, has more logins at once than its MaxStartups allows";
 
-// Returns whether ssh's messages, separated by "; ", report only such a close.
+// Returns whether ssh's messages, separated by "; ", report only that sshd has closed a connection so early.
 bool shows_hang_up(std::string_view messages);
 // Appends the likely cause to an error whose message reports such a close.
 Status explain_hang_up(const Status& status);
 
-// The waiting times between tries, which double. Random parts spread the hosts of a job.
+// The waiting times between tries. Each time is twice the previous time, with a random part so that hosts differ.
 class Retries {
  public:
   explicit Retries(std::chrono::milliseconds first) : next_(first) {}

@@ -14,12 +14,12 @@
 namespace hvd::launcher {
 namespace {
 
-// Runs ssh until its input ends, which is at the launcher's end, and removes the socket's folder.
+// Runs ssh until this script's input ends, which happens at the launcher's end, and removes the socket's folder.
 constexpr char kKeepConnection[] =
     "folder=$1; shift; trap : HUP; exec 3<&0; (read -r line <&3; kill -HUP 0) & "
     "\"$@\" </dev/null 3<&-; code=$?; kill -HUP $! 2>/dev/null; rm -rf \"$folder\"; exit $code";
 
-// Creates a folder that only this user can enter; empty on failure. Short, since a socket's path must be short.
+// Creates a folder that only this user can enter; empty on failure. Its path is short, as a socket's path must be.
 std::string make_folder() {
   for (const std::string& parent :
        {environment_variable("XDG_RUNTIME_DIR").value_or(""), std::string("/tmp")}) {
@@ -31,7 +31,7 @@ std::string make_folder() {
   return {};
 }
 
-// Runs a program to its end. Returns whether it succeeded.
+// Runs a program to its end. Returns whether the program succeeded.
 net::Task<bool> succeeds(std::vector<std::string> arguments) {
   ChildCommand command;
   command.arguments = std::move(arguments);
@@ -55,7 +55,7 @@ struct JumpConnections::Connection {
 
   const std::shared_ptr<net::Turns> turns;
   int tries = 0;
-  Status status;  // of the last try
+  Status status;  // result of the last try
   std::string command;
   std::unique_ptr<ChildProcess> ssh;  // null: the launcher has no connection of its own
 };
@@ -63,7 +63,7 @@ struct JumpConnections::Connection {
 JumpConnections::JumpConnections(SshUser user) : user_(std::move(user)) {}
 JumpConnections::~JumpConnections() = default;
 
-// "a,me@b:22" leads through a to b.
+// Returns ssh's flags for `jump`: "a,me@b:22" leads through a to b.
 std::vector<std::string> JumpConnections::flags_to(const std::string& jump) const {
   std::vector<std::string> flags = ssh_flags({}, user_);
   const size_t comma = jump.rfind(',');
@@ -103,7 +103,7 @@ net::Task<Status> JumpConnections::open(Connection& connection, const std::strin
   if (folder.empty()) co_return Status();
   const std::string socket = folder + "/socket";
   ChildCommand command;
-  // After the login, ssh listens at the socket, and then runs the local command.
+  // After the login, ssh listens at the control socket, and then runs the local command.
   command.arguments = {"/bin/sh",
                        "-c",
                        kKeepConnection,

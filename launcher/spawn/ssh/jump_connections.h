@@ -1,6 +1,6 @@
-// One connection to each jump host of ProxyJump, shared by all hosts behind it: a jump host's sshd refuses
-// many connections at once (MaxStartups). A connection is an `ssh` with a control socket. It ends with this
-// object, and also if the launcher is killed. SshSpawner owns it. Lives on the launcher's loop.
+// One connection to each jump host of ProxyJump, shared by all hosts behind it: a jump host's sshd refuses many
+// connections at once (MaxStartups). A connection is an `ssh` with a control socket, and ends with this object, also if
+// the launcher is killed. SshSpawner owns this object. Lives on the launcher's loop.
 #pragma once
 
 #include <map>
@@ -21,10 +21,10 @@ class JumpConnections {
   explicit JumpConnections(SshUser user);
   ~JumpConnections();
 
-  // Returns a ProxyCommand that shares the connection to `jump`, a value of ProxyJump; opens the
-  // connection first if necessary. Empty: hosts use their ProxyJump, since this machine cannot
-  // create a control socket or the user has a shared connection to the jump host. An error is one
-  // sentence about the jump host, for all callers that waited for the same try.
+  // Returns a ProxyCommand that shares the connection to `jump`, a value of ProxyJump; opens the connection
+  // first if necessary. An empty result means that hosts use their ProxyJump, since this machine cannot create a
+  // control socket or the user has a shared connection to the jump host. An error is one sentence about the jump
+  // host; all callers that waited for the same try get it.
   net::Task<Result<std::string>> proxy_command(std::string jump);
 
  private:

@@ -22,14 +22,14 @@ struct KnownHostKey {
 struct KnownHostKeys {
   std::vector<KnownHostKey> keys;
   std::vector<KnownHostKey> revoked;
-  // The position of a marked line that only the system's ssh supports: @cert-authority, or a
+  // The position ("FILE:LINE") of a marked line that only the system's ssh supports: @cert-authority, or a
   // revoked key that libssh cannot read.
   std::string marked_in;
   std::string authority_in;  // the position of a @cert-authority line
 };
 
 struct KnownHost {
-  std::string name;        // in known_hosts files: HostKeyAlias, "host" or "[host]:2202"
+  std::string name;  // the host's name in known_hosts files: HostKeyAlias, "host" or "[host]:2202"
   KnownHostKeys exact;     // keys of `name`
   KnownHostKeys portless;  // keys of the host without its port, which OpenSSH tries next
 };

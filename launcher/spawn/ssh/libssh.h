@@ -1,6 +1,6 @@
-// Loads libssh when the launcher first uses it: without ssh hosts, the launcher starts without
-// libssh and Kerberos. The functions of libssh keep their names. Call libssh() before any of them,
-// and call none of them if libssh() returns an error.
+// Loads libssh when the launcher first needs it: a launcher without ssh hosts starts without libssh and
+// Kerberos. The functions of libssh keep their names. Call libssh() before any of these functions, and call
+// none of them if libssh() returns an error.
 #pragma once
 
 #include <libssh/callbacks.h>

@@ -35,7 +35,7 @@ std::string refusal_of_new_key(const SshLogin& login, std::string_view authority
         " and StrictHostKeyChecking is ask, which horovodrun never does: connect once with ssh ",
         destination, ", or set it to accept-new");
   }
-  // ssh would ask the user. A host with an authority must not present an unknown key.
+  // With these settings, ssh asks the user. A host with a @cert-authority line must not present an unknown key.
   if (authority_in.empty()) return {};
   return cat(", and ", authority_in,
              " names an authority for it: somebody may be listening in, or the host has lost its "

@@ -1,5 +1,5 @@
-// The key of a host that no known_hosts file contains: decides whether the user's settings accept
-// it, and stores it. SshSpawner and SystemSsh call it. Works without libssh.
+// Decides whether the user's settings accept the key of a host that no known_hosts file contains, and stores an
+// accepted key. SshSpawner and SystemSsh call this code. Works without libssh.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace hvd::launcher {
 
-// Returns why the key of a host without known keys is refused, as the end of a sentence. Empty: the key
-// is accepted. `authority_in`: the position of a @cert-authority line for the host; may be empty.
+// Returns why the settings refuse the key of a host without known keys, as the end of a sentence; empty if they
+// accept the key. `authority_in`: the position of a @cert-authority line for the host; may be empty.
 std::string refusal_of_new_key(const SshLogin& login, std::string_view authority_in);
 
 // Warns about an accepted new key. `added`: the result of adding it to the user's first file.
 void report_new_key(const SshLogin& login, std::string_view fingerprint, const Status& added);
 
-// Appends a line, which ends with a newline. If the file does not end with a newline, the call adds
-// one first. Creates the file and its directory if they are missing.
+// Appends `line`, which ends with a newline, and first a newline if the file does not end with one.
+// Creates the file and its directory if they are missing.
 Status append_known_host(const std::string& path, const std::string& line);
 
 }  // namespace hvd::launcher

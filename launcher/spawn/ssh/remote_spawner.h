@@ -1,5 +1,5 @@
-// Starts agents on other hosts: by the target's command if it has one, else by ssh. HostStartup
-// owns it. Lives on the launcher's loop.
+// Starts agents on other hosts: by the target's command if it has one, else by ssh. HostStartup owns this object. Lives
+// on the launcher's loop.
 #pragma once
 
 #include <memory>

@@ -31,7 +31,7 @@ bool has_ssh_agent(const SshSettings& settings) {
          !environment_variable("SSH_AUTH_SOCK").value_or("").empty();
 }
 
-// Returns how the system's ssh may log in if libssh could not; may be empty.
+// Returns a method by which the system's ssh may log in although libssh could not; may be empty.
 std::string other_way(const SshSettings& settings, bool has_agent, int methods) {
   if (settings.has_gssapi && (methods & SSH_AUTH_METHOD_GSSAPI_MIC)) return "GSSAPI";
   if (settings.identities_only && has_agent) return "IdentitiesOnly with an ssh-agent";
@@ -50,7 +50,7 @@ void SshConnection::settle() {
   for (SshStream* stream : streams_) stream->drain_errors();
   const uint64_t bytes = counters_.in_bytes + counters_.out_bytes;
   const bool broken = is_broken();
-  // libssh may find that the socket is writable without sending a byte; a writer waits for that.
+  // libssh may find that the socket is writable without sending a byte; writers wait for this change.
   const bool output = has_output();
   if (bytes != seen_bytes_ || broken != seen_broken_ || output != seen_output_) {
     seen_bytes_ = bytes;
@@ -85,8 +85,8 @@ bool SshConnection::set(ssh_options_e option, const std::string& value) {
   return value.empty() || ssh_options_set(session_.get(), option, value.c_str()) == SSH_OK;
 }
 
-// Returns the user's algorithms, those of known keys first: a server with several keys then
-// presents a known one.
+// Returns the user's algorithms, with the algorithms of known keys first: a server with several keys then
+// presents a known key.
 std::string SshConnection::host_key_algorithms(const SshSettings& settings) const {
   std::vector<std::string> algorithms = split(settings.host_key_algorithms, ',');
   const auto is_known = [this](std::string_view algorithm) {
@@ -113,7 +113,7 @@ bool SshConnection::set_options(const SshLogin& login) {
       {SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null"},
       {SSH_OPTIONS_IDENTITY_AGENT, settings.identity_agent},
       {SSH_OPTIONS_COMPRESSION, settings.compression ? "yes" : "no"},
-      // libssh uses the names that it supports, and ignores others.
+      // libssh uses the names that it supports, and ignores the other names.
       {SSH_OPTIONS_KEY_EXCHANGE, settings.key_exchanges},
       {SSH_OPTIONS_HOSTKEYS, host_key_algorithms(settings)},
       {SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, settings.public_key_algorithms},
@@ -312,7 +312,7 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, SshFailure&
     if (outcome == SSH_AUTH_SUCCESS) co_return Status();
     if (outcome == SSH_AUTH_PARTIAL || is_broken()) break;
   }
-  // Requests the server's methods; a server without authentication accepts the login here.
+  // Requests the server's methods. A server without authentication accepts the login here.
   if (outcome == SSH_AUTH_DENIED && ssh_userauth_list(session_.get(), nullptr) == 0) {
     const auto none =
         co_await finish([&] { return ssh_userauth_none(session_.get(), nullptr); }, SSH_AUTH_AGAIN);
@@ -324,7 +324,7 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, SshFailure&
     failure.beyond_libssh = unreadable;
   else
     failure.beyond_libssh = other_way(settings, has_agent, offered);
-  // If an agent refuses to sign, this is an error, and a retry would ask the user again.
+  // An agent that refuses to sign causes an error, not a denial; another try would ask the user again.
   failure.is_refusal = failure.beyond_libssh.empty() && outcome == SSH_AUTH_DENIED;
   co_return refused(login, outcome, tried);
 }

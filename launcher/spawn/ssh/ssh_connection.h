@@ -23,7 +23,7 @@ namespace hvd::launcher {
 class SshStream;
 
 // The libssh session and its socket. A read by libssh for one waiting coroutine may bring data for
-// another one. Counters therefore detect all progress of libssh, and any progress wakes all
+// another coroutine. Counters therefore detect all progress of libssh, and any progress wakes all
 // waiters.
 class SshConnection : public std::enable_shared_from_this<SshConnection> {
  public:
@@ -74,7 +74,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
  private:
   void arm();
   bool set(ssh_options_e option, const std::string& value);
-  // Returns false if libssh does not accept one of them.
+  // Returns false if libssh does not accept one of the options.
   bool set_options(const SshLogin& login);
   std::string host_key_algorithms(const SshSettings& settings) const;
   net::Task<Result<int>> try_key_file(std::string path, std::vector<std::string>& tried,

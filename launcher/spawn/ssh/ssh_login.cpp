@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kKeygenSeconds = 5;
 
-// The local time in ssh-keygen's format: later times compare greater as text.
+// Returns the local time in ssh-keygen's format: later times compare greater as text.
 std::string local_time_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

@@ -11,7 +11,7 @@
 
 namespace hvd::launcher {
 
-// The user whose ssh configuration applies.
+// The local user, whose ssh configuration applies.
 struct SshUser {
   std::string name;
   std::string home;
@@ -27,7 +27,7 @@ struct SshLogin {
   SshSettings settings;
   SshUser user;
   std::string proxy_command =
-      {};  // of a shared connection to the jump host; empty: use the settings
+      {};  // ProxyCommand of a shared connection to the jump host; empty: use the settings
 };
 
 // Returns the flags with which the ssh program connects to the user's target.

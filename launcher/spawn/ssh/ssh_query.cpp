@@ -113,7 +113,7 @@ SshQuery::Answer SshQuery::without_ssh(const SpawnTarget& target, const std::str
   for (const std::string& file : {user_.directory + "/config", user_.system_config}) {
     if (read_ssh_file(file)) unread += cat(unread.empty() ? "" : " and ", file);
   }
-  // A configuration that this program cannot read may require strict checking.
+  // A configuration that the launcher cannot read may require strict checking.
   if (!unread.empty()) answer.settings.strict_host_key_checking = "unread";
   log::info(cat(why, ": hosts are reached by ssh's defaults and the flags -p and -i",
                 unread.empty()

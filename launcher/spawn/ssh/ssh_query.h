@@ -1,5 +1,5 @@
-// Reads a host's settings from the system's ssh, by one `ssh -G` per host, all in parallel. A
-// single `ssh -G` serves all hosts if no line of the user's configuration depends on the host.
+// Reads hosts' settings from the system's ssh, by one `ssh -G` per host, all in parallel. A single
+// `ssh -G` serves all hosts if no line of the user's configuration depends on the host.
 // Lives on the launcher's loop.
 #pragma once
 
@@ -30,7 +30,7 @@ class SshQuery {
   Answer without_ssh(const SpawnTarget& target, const std::string& why) const;
 
   SshUser user_;
-  // Groups of hosts with one common answer, by user, port and key.
+  // Groups of hosts that can share one answer, by user, port and key.
   std::map<std::tuple<std::string, int, std::string>, std::shared_ptr<Group>> groups_;
 };
 

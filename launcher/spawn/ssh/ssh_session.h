@@ -17,11 +17,12 @@ namespace hvd::launcher {
 
 class SshConnection;
 
-// The remaining options after libssh has failed.
+// The options that remain after libssh has failed to log in.
 struct SshFailure {
   std::string beyond_libssh;  // why the system's ssh may succeed; may be empty
   bool is_refusal = false;    // the host refused the login for an unknown reason
-  bool is_hung_up = false;    // closed before the key exchange: another try may succeed
+  // The connection was closed before the key exchange: another try may succeed.
+  bool is_hung_up = false;
 };
 
 class SshSession : public RemoteShell {
@@ -29,7 +30,7 @@ class SshSession : public RemoteShell {
   // Returns whether this build can use libssh.
   static bool is_built();
 
-  // Returns the position of a @cert-authority line for the host; empty without such a line or libssh.
+  // Returns the position of a @cert-authority line for the host; empty if no such line exists or libssh is missing.
   static std::string authority_of(const SshSettings& settings);
 
   // A failed call sets `failure`.

@@ -14,7 +14,7 @@ constexpr std::string_view kReading = "debug1: Reading configuration data ";
 struct BeyondLibssh {
   std::string_view keyword;
   const char* shown;
-  std::string_view harmless;  // in addition to "none", "no" and "false"
+  std::string_view harmless;  // a harmless value in addition to "none", "no" and "false"
 };
 constexpr BeyondLibssh kBeyondLibssh[] = {
     {"proxyjump", "ProxyJump", ""},

@@ -16,7 +16,7 @@ struct SshSettings {
   int port = 22;
   std::string host_key_alias;
   std::string strict_host_key_checking;  // "true", "false", "ask", "accept-new"
-  // A configuration file has `ask`. `ssh -G` prints the same word for the default.
+  // A configuration file contains `ask`. `ssh -G` prints the same word for the default.
   bool asks_about_new_keys = false;
   std::string identity_agent;                       // as written; empty: SSH_AUTH_SOCK
   std::vector<std::string> identity_files;          // as written, in order, defaults included
@@ -44,7 +44,7 @@ std::optional<SshSettings> parse_ssh_settings(std::string_view output);
 // Returns the settings without any configuration, for a machine without ssh.
 SshSettings default_ssh_settings(const std::string& host, const std::string& user);
 
-// Returns the configuration files that `ssh -v` names in its messages. Their lines decide whether
+// Returns the configuration files that `ssh -v` names in its messages. The lines of these files decide whether
 // one host's settings apply to all hosts.
 std::vector<std::string> configuration_files(std::string_view messages);
 

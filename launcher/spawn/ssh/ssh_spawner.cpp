@@ -37,12 +37,12 @@ std::string agent_socket(const std::string& written, SshLogin& login) {
   return paths[0];
 }
 
-// The system's ssh refuses with "a: Permission denied (publickey,password).".
+// The system's ssh prints "a: Permission denied (publickey,password)." if the host refuses the login.
 constexpr std::string_view kRefused = "Permission denied (";
 
 bool is_refusal(const std::string& message) { return message.find(kRefused) != std::string::npos; }
 
-// If ssh refuses too, libssh's error is enough, since it names the keys. Another error of ssh is appended.
+// Returns libssh's error, which names the keys. Appends ssh's error if ssh failed for a reason other than a refusal.
 Status joined(const Status& by_libssh, const Status& by_ssh) {
   if (by_ssh.code() != Code::kFailedPrecondition || is_refusal(by_ssh.message())) return by_libssh;
   return permission_denied(cat(by_libssh.message(), "; ", by_ssh.message()));
@@ -63,7 +63,7 @@ net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
   if (!settings.ok()) co_return settings.status();
   SshLogin login{target, *std::move(settings), user_};
   std::vector<std::string>& keys = login.settings.identity_files;
-  // `ssh -G` lists the default keys even if they do not exist. It omits a missing key that the user
+  // `ssh -G` lists the default keys even if they do not exist, but omits a missing key that the user
   // named.
   const std::string usual = user_.home + "/.ssh/id_";
   expand(keys, login);
@@ -101,8 +101,8 @@ Result<std::shared_ptr<const AgentFile>> SshSpawner::agent_file(const std::strin
   return file;
 }
 
-// One host tests whether the system's ssh can log in after libssh was refused: a server counts
-// refusals of the launcher's address.
+// After libssh was refused, the first host of each user and keys tests whether the system's ssh can log in. Other
+// hosts wait for the result, since a server counts the refused logins of the launcher's address.
 struct SshSpawner::Refusal {
   explicit Refusal(const net::asio::any_io_executor& executor)
       : turns(std::make_shared<net::Turns>(executor)) {}
@@ -112,7 +112,8 @@ struct SshSpawner::Refusal {
     if (of_ssh.ok() || is_refusal(of_ssh.message())) is_cured = of_ssh.ok();
   }
 
-  std::optional<bool> is_cured;  // by the system's ssh; empty before its first try
+  // Whether the system's ssh could log in; empty before its first try.
+  std::optional<bool> is_cured;
 };
 
 net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(

@@ -1,6 +1,6 @@
-// Starts agents over ssh: one connection per host by libssh, all concurrently on the loop's thread,
-// or by the system's ssh if the user's configuration needs a feature that libssh lacks. HostStartup
-// owns it.
+// Starts agents over ssh: one connection per host by libssh, all concurrently on the loop's thread, or by
+// the system's ssh if the user's configuration needs a feature that libssh lacks. RemoteSpawner owns this
+// object.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace hvd::launcher {
 
 class SshSpawner : public Spawner {
  public:
-  // `retry_after`: the wait before the first retry after a close before the key exchange.
+  // `retry_after`: the wait before the first retry if sshd closed the connection before the key exchange.
   explicit SshSpawner(SshUser user = SshUser::current(),
                       std::chrono::milliseconds retry_after = std::chrono::milliseconds(500))
       : user_(user), retry_after_(retry_after), query_(user), jumps_(std::move(user)) {}
@@ -43,7 +43,7 @@ class SshSpawner : public Spawner {
   std::chrono::milliseconds retry_after_;
   SshQuery query_;
   JumpConnections jumps_;
-  // Results of the system's ssh after a refusal, by user and keys.
+  // Results of logins by the system's ssh after libssh was refused, by user and keys.
   std::map<std::string, std::shared_ptr<Refusal>> refusals_;
   std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
 };

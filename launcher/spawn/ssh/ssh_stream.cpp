@@ -96,8 +96,8 @@ net::Task<Status> SshStream::write(ByteView bytes) {
   while (!bytes.empty() || connection->has_output()) {
     if (is_closed_) co_return aborted("the stream was closed");
     const uint64_t before = connection->epoch();
-    // libssh buffers the encrypted bytes that the socket does not accept. With hundreds of hosts,
-    // each writes one piece at a time to limit that memory.
+    // libssh buffers the encrypted bytes that the socket does not accept. To limit that memory with hundreds of
+    // hosts, each stream writes one piece at a time.
     if (!bytes.empty() && !connection->has_output()) {
       const auto limit = static_cast<uint32_t>(std::min(bytes.size(), kWriteAtOnce));
       const int size = ssh_channel_write(channel_, bytes.data(), limit);

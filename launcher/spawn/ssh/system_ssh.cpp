@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kShownKey = "debug1: Server host key: ";
 constexpr std::string_view kAddedKey = "Warning: Permanently added '";
 constexpr std::string_view kLostKey = "Failed to add the host to the list of known hosts";
-// Messages of the levels below ERROR down to DEBUG1, the first level with a key's fingerprint.
+// Messages of the levels below ERROR, down to DEBUG1. DEBUG1 is the first level that shows a key's fingerprint.
 constexpr std::string_view kVerbose[] = {"debug1: ", "Authenticated to ", "Transferred: sent ",
                                          "Bytes per second: sent "};
 
@@ -25,7 +25,7 @@ LastWords::Filter new_key_filter(const SshLogin& login) {
     if (line.starts_with(kShownKey)) fingerprint = printable(trim(line.substr(kShownKey.size())));
     const bool is_added = line.starts_with(kAddedKey);
     if (is_added || line.starts_with(kLostKey)) {
-      // ProxyJump's ssh prints its messages earlier, and shows no key.
+      // The ssh of ProxyJump prints its messages earlier, and shows no key.
       if (fingerprint.empty()) {
         log::warning(cat("host ", login.target.host, ": ssh: ", printable(trim(line))));
       } else {
@@ -64,7 +64,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> SystemSsh::run(std::string command) {
   if (!login_.target.may_share) {
     child.arguments.insert(child.arguments.end(), {"-o", "ControlPath=none"});
   }
-  // Removes settings for interactive use, which would close the link. An older ssh refuses their names.
+  // Removes settings for interactive use, which would close the link. An older ssh refuses unknown option names.
   if (login_.settings.has_session_type) {
     for (const char* option :
          {"StdinNull=no", "ForkAfterAuthentication=no", "SessionType=default"}) {

@@ -14,8 +14,8 @@ namespace hvd::launcher {
 
 class SystemSsh : public RemoteShell {
  public:
-  // `accepts_new_key`: the host's key may be missing in all known_hosts files. `reason`: why libssh
-  // does not reach the host.
+  // `accepts_new_key`: the host's key may be missing in all known_hosts files. `reason`: why the launcher does not use
+  // libssh.
   SystemSsh(SshLogin login, bool accepts_new_key, std::string reason)
       : login_(std::move(login)), accepts_new_key_(accepts_new_key), reason_(std::move(reason)) {}
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
@@ -28,7 +28,7 @@ class SystemSsh : public RemoteShell {
   std::string reason_;
 };
 
-// Returns whether ssh's messages report a refused key that no file contains.
+// Returns whether ssh's messages report that it refused a key because no file contains the key.
 bool refused_new_key(std::string_view messages);
 
 // Returns a filter that reports the key that ssh adds, and removes messages that only show the key.
