@@ -9,8 +9,8 @@ namespace hvd::python {
 
 namespace {
 
-// Seconds that the thread waits for the oldest work before it polls the other work. This bounds the delay of its
-// completion: short for a training step, and long enough to cost little.
+// Seconds for which the thread waits for the oldest work before it polls the other work. This time bounds the delay of
+// that other work: short for a training step, and long enough to cost little.
 constexpr double kFirstSlice = 0.002;
 constexpr double kLongestSlice = 0.005;
 

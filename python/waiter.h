@@ -46,7 +46,7 @@ class Waiter {
   std::condition_variable changed_;
   bool runs_ HVD_GUARDED_BY(mutex_) = false;
   std::deque<Awaited*> arrived_ HVD_GUARDED_BY(mutex_);
-  std::deque<Awaited*> open_;  // used by the thread alone
+  std::deque<Awaited*> open_;  // only the thread uses it
 };
 
 }  // namespace hvd::python

@@ -90,7 +90,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
         set_ranks_of_job(ranks)
         if hasattr(comm, "Get_group"):
             _check(comm)
-    elif added:  # a process group has started the runtime
+    elif added:  # A process group has already started the runtime.
         for process_set in added:
             _sets.add_process_set(process_set)
     _was_asked_for = True
@@ -113,8 +113,8 @@ def was_asked_for() -> bool:
 
 
 def start_for_group(rendezvous: Optional[Any]) -> None:
-    """Does the work of `init` for a process group of torch. `rendezvous`: how the ranks find each other (rank, size and
-    copy(text), which returns rank 0's text on all ranks), or None to find them as `init` does."""
+    """Does the work of `init` for a process group of torch. `rendezvous`: an object by which the ranks find each other
+    (rank, size and copy(text), which returns rank 0's text on all ranks), or None: as in `init`."""
     _begin()
     if rendezvous is None:
         _join([], [])
@@ -168,15 +168,15 @@ def _meet(rendezvous: Any) -> None:
         raise
 
 
-# The number of consecutive attempts in which the ranks of an elastic job may fail to form a generation.
+# The number of consecutive attempts to form a generation that may fail in an elastic job.
 _ATTEMPTS = 5
 
 _is_restart = False
-_keeps_state = False  # in a restart: whether this rank keeps its own state
-_all_keep_state = False  # whether all ranks kept their states at the last `init`
+_keeps_state = False  # in a restart: this rank keeps its own state
+_all_keep_state = False  # at the last `init`, all ranks kept their states
 _first_generation: Optional[int] = None  # the first generation that included this process
 _given = os.environ.get("HOROVOD_GENERATION", "")
-_generation_of_launch = int(_given) if _given.isdigit() else 0  # hvd.init sets the variable later
+_generation_of_launch = int(_given) if _given.isdigit() else 0  # the value at the launch; hvd.init changes the variable
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def was_there_from_the_start() -> bool:
 
 
 def _keeps_sets() -> bool:
-    # In an elastic job of horovodrun, new processes join ranks that restart and register their process sets again.
+    # In an elastic job of horovodrun, a new process joins ranks that restart and register their process sets again.
     return _is_restart or is_elastic() or os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
@@ -235,7 +235,7 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
             if not library().hvd_is_provisional():
                 _restore_sets(added, library().hvd_generation() > _generation_of_launch and not ranks)
             break
-        except HorovodInternalError as error:  # a rank was lost: the next generation excludes it
+        except HorovodInternalError as error:  # a rank was lost: the next generation excludes this rank
             if is_initialized():
                 with contextlib.suppress(HorovodInternalError):
                     _leave()
@@ -255,12 +255,12 @@ def _set_environment() -> None:
 
 _sets_to_add: List[_sets.ProcessSet] = []
 _join_error: Optional[Exception] = None
-_raises_join_error = False  # whether `complete_init` waits, and raises the error itself
+_raises_join_error = False  # True while `complete_init` waits and raises the error itself
 
 
 @ctypes.CFUNCTYPE(None)
 def _joined() -> None:
-    # The other ranks do the same in their `init`. An exception cannot pass through the library's C++ frames.
+    # The other ranks do the same in their `init`. The exception cannot pass through the library's C++ frames.
     global _join_error
     try:
         _restore_sets(_sets_to_add)
@@ -293,13 +293,13 @@ def complete_init() -> bool:
 def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:
     if are_kept:
         _sets.restore(_sets_of_rank_0)
-    for process_set in added:  # rank 0 may have registered it already
+    for process_set in added:  # rank 0 may have registered this set already
         _sets.add_process_set(process_set)
 
 
 def _sets_of_rank_0(mine: Any) -> Any:
-    # One collective compares the sets, which are nearly always equal on all ranks. All ranks run it, even if they left
-    # the previous generation at different points.
+    # One collective compares the sets, which are nearly always equal on all ranks. All ranks run this collective, even
+    # if they left the previous generation at different points.
     if _agrees_with_all(mine):
         return mine
     return _objects.broadcast_object(mine, 0, "elastic.process_sets")
@@ -342,7 +342,7 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    # Python's handler of Ctrl-C could only run after the call, so restore the signal's default action.
+    # Python's handler of Ctrl-C would run only after the call, so restore the signal's default action.
     restore = None
     if threading.current_thread() is threading.main_thread():
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -427,14 +427,14 @@ def after_shutdown(function: Callable[[], None]) -> None:
 
 def _shutdown_at_exit(pid: int) -> None:
     if os.getpid() != pid:
-        return  # the exit of a forked child does not end the rank
+        return  # the exit of a forked child does not end its rank
     try:
         if hasattr(sys, "last_type"):  # an exception ends the program: other ranks may never match its work
             _leave(has_failed=True)
         else:
             shutdown()
     except HorovodInternalError:
-        pass  # the job has already failed, and waiting callers have received the cause
+        pass  # the job has already failed, and the callers that waited have received the cause
 
 
 def _works(name: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Starting, ending and asking about this process's part in the job, as methods of one object.
+"""Methods of one object that start, end and query this process's part in the job.
 
 This is a separate module because a traceback with a line of `common/basics.py` identifies the original Horovod
 (launcher/output/rank_errors.cpp).

@@ -1,4 +1,4 @@
-"""How the ranks of an mpi4py communicator find each other when a launcher other than horovodrun started them."""
+"""Lets the ranks of an mpi4py communicator find each other if another launcher than horovodrun started them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_NAMES = 8
 
 def finds_ranks(comm: Any, ranks: List[int]) -> bool:
     """Returns whether `init` finds the ranks by the communicator alone: the communicator is a part of MPI.COMM_WORLD,
-    and a launcher of MPI started the ranks. Under `horovodrun` the ranks use its store."""
+    and a launcher of MPI started the ranks. Under `horovodrun`, the ranks use the launcher's store."""
     named = ("HOROVOD_RANK", "HOROVOD_STORE", "HOROVOD_GLOO_RENDEZVOUS_ADDR")
     return bool(ranks) and hasattr(comm, "Get_group") and not any(os.environ.get(name) for name in named)
 
@@ -36,8 +36,8 @@ def _init_seconds() -> float:
 
 class CommunicatorRendezvous:
     """Copies a text from rank 0 of a communicator to its other ranks, and names the ranks that do not respond. No other
-    rank of MPI.COMM_WORLD takes part. Uses messages between two ranks: a collective would not show which rank is
-    missing."""
+    rank of MPI.COMM_WORLD takes part. Sends messages between two ranks, because a collective would not show which rank
+    is missing."""
 
     def __init__(self, comm: Any, ranks: List[int]) -> None:
         """`ranks`: ranks in MPI.COMM_WORLD, in the order of `comm`."""
@@ -73,7 +73,7 @@ class CommunicatorRendezvous:
         return text
 
     def _wait(self, look: Callable[[], List[int]]) -> None:
-        # MPI cannot wake a waiting thread, so this thread polls.
+        # MPI cannot wake a waiting thread, so the thread polls.
         pause = 50e-6
         quiet = min(_QUIET_SECONDS, self._limit / 2)
         while True:

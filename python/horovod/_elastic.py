@@ -73,8 +73,8 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: Any, update_res: Any) -> None:
-        """Notifies the state of changed hosts, for `check_host_updates`. The launcher's notices need no call.
-        `timestamp`: any value; `update_res`: a HostUpdateResult."""
+        """Notifies the state of changed hosts, for `check_host_updates`. Changes that the launcher announces need no
+        such call. `timestamp`: any value; `update_res`: a HostUpdateResult."""
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:

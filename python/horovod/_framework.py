@@ -19,7 +19,7 @@ def need(name: str, title: str, module: str, oldest: str, advice: str) -> Any:
     """
     try:
         found = importlib.import_module(name)
-    except Exception as error:  # a broken library raises OSError or other errors
+    except Exception as error:  # a broken library may raise OSError or another error
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):

@@ -20,38 +20,38 @@ def _known(number: int) -> int:
 
 
 def rank() -> int:
-    """Returns the rank of this process in the job, from 0. ValueError before `init`."""
+    """Returns the rank of this process in the job, from 0. Raises ValueError before `init`."""
     return _known(library().hvd_rank())
 
 
 def size() -> int:
-    """Returns the number of ranks in the job. ValueError before `init`."""
+    """Returns the number of ranks in the job. Raises ValueError before `init`."""
     return _known(library().hvd_size())
 
 
 def local_rank() -> int:
-    """Returns the rank of this process on its host, from 0. ValueError before `init`."""
+    """Returns the rank of this process on its host, from 0. Raises ValueError before `init`."""
     return _known(library().hvd_local_rank())
 
 
 def local_size() -> int:
-    """Returns the number of ranks on this host. ValueError before `init`."""
+    """Returns the number of ranks on this host. Raises ValueError before `init`."""
     return _known(library().hvd_local_size())
 
 
 def cross_rank() -> int:
-    """Returns the index of this host among the hosts that have a rank with this local rank. ValueError before
+    """Returns the index of this host among the hosts that have a rank with this local rank. Raises ValueError before
     `init`."""
     return _known(library().hvd_cross_rank())
 
 
 def cross_size() -> int:
-    """Returns the number of hosts that have a rank with this local rank. ValueError before `init`."""
+    """Returns the number of hosts that have a rank with this local rank. Raises ValueError before `init`."""
     return _known(library().hvd_cross_size())
 
 
 def is_homogeneous() -> bool:
-    """Returns whether every host has the same number of ranks. ValueError before `init`."""
+    """Returns whether every host has the same number of ranks. Raises ValueError before `init`."""
     return _known(library().hvd_is_homogeneous()) != 0
 
 
@@ -62,7 +62,7 @@ def is_elastic() -> bool:
 
 def ranks_of_communicator(comm: Any) -> List[int]:
     """Returns the ranks of MPI.COMM_WORLD in a communicator of mpi4py, in its order."""
-    from mpi4py import MPI  # mpi4py exists, because the program's communicator comes from it
+    from mpi4py import MPI  # mpi4py is installed, because the program's communicator comes from it
 
     if comm == MPI.COMM_NULL:
         raise ValueError(
@@ -83,8 +83,8 @@ def set_ranks_of_job(ranks: List[int]) -> None:
 
 
 def places_of_communicator(comm: Any) -> List[int]:
-    """Returns the ranks of this job in a communicator of mpi4py, in its order. ValueError if the communicator has other
-    ranks, or if the processes of MPI are not the ranks of the job."""
+    """Returns the ranks of this job in a communicator of mpi4py, in its order. Raises ValueError if the communicator
+    has other ranks, or if the processes of MPI are not the ranks of the job."""
     from mpi4py import MPI
 
     found = ranks_of_communicator(comm)
@@ -100,7 +100,7 @@ def places_of_communicator(comm: Any) -> List[int]:
 
 
 def check_communicator(comm: Any) -> None:
-    """Compares the communicator of mpi4py passed to `init` with the job. ValueError if their sizes differ."""
+    """Compares the communicator of mpi4py passed to `init` with the job. Raises ValueError if their sizes differ."""
     from mpi4py import MPI
 
     # If MPI does not find the other processes, COMM_WORLD has size 1, but the program still means all of them.

@@ -18,7 +18,7 @@ _NAME = "libhorovod.so"  # the library's name in a wheel
 _SONAME = "libhorovod.so.1"
 
 # Function name: argument types without the trailing (error, error_size). Each function returns a status and may wait
-# for other ranks, so other Python threads run meanwhile.
+# for other ranks. Other Python threads run during the call.
 _WAITING: Dict[str, List[Any]] = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
@@ -58,7 +58,7 @@ _PROMPT: Dict[str, List[Any]] = {
     "hvd_get_output": [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p],
 }
 
-# Every step calls these functions, so the native module calls them.
+# Functions that every step calls. The native module calls them.
 _HOT = [
     "hvd_submit",
     "hvd_poll",

@@ -17,5 +17,5 @@ def registered_buffer(size: int) -> Any:
         return (ctypes.c_char * size)()
     array = (ctypes.c_char * size).from_address(memory.value or 0)
     freed = weakref.finalize(array, library().hvd_free, memory.value, None, 0)
-    freed.atexit = False  # code that runs at exit may still read a tensor there
+    freed.atexit = False  # keeps the memory at exit, because code that runs then may still read a tensor in it
     return array

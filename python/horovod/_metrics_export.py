@@ -19,7 +19,7 @@ _SECONDS = 15  # between two versions of the file
 _CLIENT_SECONDS = 10
 _CONNECTIONS = 64
 _JOB_IDS = ("HOROVOD_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
-# Each rank counts the steps of the job, so their sum would count them more than once.
+# Each rank counts the steps of the job. Their sum would count each step several times.
 _LARGEST = ("horovod_steps_total",)
 # The job may have any number of groups, with any names.
 _OF_GROUPS = "horovod_group_calls_total"
@@ -92,7 +92,7 @@ def _without_rank(line: str, label: str) -> Tuple[str, float]:
     """Returns the name and labels of a sample, with `label` instead of rank and host, and its value."""
     name, _, rest = line.partition("{")
     labels, _, value = rest.rpartition("} ")
-    # Only these two labels are copied: the others name the rank and the host.
+    # Only the labels `operation` and `le` are copied, because the other labels name the rank and the host.
     kept = [one for one in labels.split(",") if one.startswith(("operation=", "le="))]
     name = "horovod_ranks_up" if name == "horovod_rank_up" else name
     return f"{name}{{{','.join([label, *kept])}}}", float(value)
@@ -128,7 +128,7 @@ class _File:
                 if not has_failed:
                     _say(f"cannot write {self._path!r} (HOROVOD_METRICS_FILE): {failure.strerror}")
                 has_failed = True
-            except Exception:  # the job has ended or failed, and the ranks report the cause
+            except Exception:  # the job has ended or failed, and the ranks report the reason
                 pass
             self._ended.wait(_SECONDS)
 
@@ -201,13 +201,13 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self.handle_request()  # blocks without polling: serve_forever polls twice a second
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # http.server would look up the name of the address
+        socketserver.TCPServer.server_bind(self)  # the method of http.server would look up the name of the address
 
     def get_request(self) -> Any:
         try:
             return super().get_request()
         except OSError:
-            self._ended.wait(0.1)  # for example while the process has no free descriptor
+            self._ended.wait(0.1)  # accepting fails, for example, while the process has no free descriptor
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -264,8 +264,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _is_for_this_port(self) -> bool:
-        """Returns whether the request names this host: a web page in a local browser can reach a local port by its own
-        host name (DNS rebinding)."""
+        """Returns whether the request names this host. A web page in a local browser can reach a local port by the
+        page's own host name (DNS rebinding)."""
         host = self.headers.get("Host", "").lower()
         name = (host if host.endswith("]") else host.rpartition(":")[0] or host).strip("[]")
         is_local: bool = self.server.is_local  # type: ignore[attr-defined]

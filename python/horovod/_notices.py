@@ -36,7 +36,7 @@ class WorkerNotificationManager:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: Dict[int, Any] = {}  # by id, because a listener may be unhashable
+        self._listeners: Dict[int, Any] = {}  # the key is the id of a listener, which may be unhashable
         self._is_ready = False
         self._ended: Optional[threading.Event] = None  # ends the thread
 
@@ -69,7 +69,7 @@ class WorkerNotificationManager:
         for listener in listeners:
             try:
                 listener.on_hosts_updated(timestamp, update_res)
-            except Exception:  # the other listeners still receive this change, and this listener the next one
+            except Exception:  # the other listeners still get this change, and this listener gets the next change
                 traceback.print_exc()
 
     def _start_or_end(self) -> None:

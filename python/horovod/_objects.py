@@ -50,7 +50,7 @@ class _Call:
         unpacked = list(self._RECORD.iter_unpack(records))
         headers = [self._HEADER.unpack(header) for header, _ in unpacked]
         self.sizes = {rank: size for rank, size, _ in headers}
-        # Without this rank's nonce the call may be a replay. The rank continues, because the other ranks wait for it.
+        # The call may be a replay if it lacks this nonce. The rank continues, because other ranks wait for it.
         self._is_genuine = mine in unpacked and len(self.sizes) == _ops.ask("hvd_process_set_size", process_set)
         if root is not None and not is_root:
             for (rank, _, _), (header, signature) in zip(headers, unpacked):
@@ -61,7 +61,7 @@ class _Call:
 
     @staticmethod
     def _sign_header(key: bytes, label: bytes, header: bytes) -> bytes:
-        # No label of a call begins with "size", so the key of a call never equals a signature of a header.
+        # No label of a call begins with "size". Therefore the key of a call never equals the signature of a header.
         return hmac.new(key, b"size\n" + label + header, "sha256").digest()
 
     def sign(self, sender: int, data: Any) -> bytes:
@@ -116,8 +116,8 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None, p
         raise HorovodInternalError(
             f"broadcast_object {name}: rank {root_rank} could not pickle its object; its own exception says why."
         )
-    # The size may be wrong: the root has no object, the ranks disagree, the root is not a member, or the size was
-    # altered on the way. Then the sizes of the messages differ, and the broadcast fails on all ranks.
+    # The size may be wrong: the root has no object, the ranks disagree, the root is not a member, or someone has
+    # altered the size. The messages of the ranks then have different sizes, and the broadcast fails on all ranks.
     message = bytearray(data if is_root else max(size, 0))
     message += call.sign(call.rank, data) if is_root else bytes(call.SIGNATURE_SIZE)
     buffer = (ctypes.c_char * len(message)).from_buffer(message)
@@ -136,7 +136,7 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0)
     data = b""
     try:
         data = _dump(obj)
-    except Exception as error:  # the other ranks wait and must get this error
+    except Exception as error:  # the other ranks wait, and must also get this error
         failure = error
     call = _Call("allgather_object", name, process_set, _NOT_PICKLED if failure else len(data))
     if failure is not None:

@@ -59,7 +59,7 @@ def metrics(scope: str = "rank") -> Union[str, Dict[str, float]]:
     _require_init()
     needed = ctypes.c_size_t(1 << 16)
     while True:
-        # The number may have more digits at the second call.
+        # The text may contain longer numbers at the second call.
         size = needed.value + 4096
         text = ctypes.create_string_buffer(size)
         _ask(library().hvd_metrics, _SCOPES[scope], text, size, ctypes.byref(needed))

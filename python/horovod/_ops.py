@@ -91,7 +91,7 @@ class Tensor(NamedTuple):
 
 HOST = -1  # HVD_CPU
 # Flags of a Place. STAGED: the tensors are copies in pinned host memory. TRIAL: see hvd_runs_on_device. STREAM_ORDERED:
-# a wait returns before the work completes, and the native module records the event.
+# a wait may return before the work completes, and the native module records an event.
 STAGED, TRIAL, STREAM_ORDERED = 4, 8, 16
 
 
@@ -126,7 +126,7 @@ class _State:
 
     def __init__(self) -> None:
         self.counters: dict[int, dict[str, Any]] = {}
-        # Functions to call with a process set, or -1 for all: `restarters` reset counters in native code, and
+        # Functions to call with a process set, or -1 for all sets: `restarters` reset counters in native code, and
         # `forgetters` drop cached facts about the set.
         self.restarters: list[Callable[[int], Any]] = []
         self.forgetters: list[Callable[[int], Any]] = []
@@ -138,8 +138,8 @@ _state = _State()
 
 
 def auto_name(op: str, process_set: int = 0) -> str:
-    """Returns `<op>.noname.<n>`: equal on all ranks of the process set that make their unnamed calls in
-    the same order."""
+    """Returns `<op>.noname.<n>`: equal on all ranks of the process set if they make their unnamed calls in the same
+    order."""
     counters = _state.counters.setdefault(process_set, {})
     counter = counters.get(op)
     if counter is None:
@@ -199,7 +199,7 @@ def check_results() -> None:
 
 
 def _complete_results(limit: Optional[float]) -> None:
-    with contextlib.suppress(HorovodInternalError):  # each further call raises the error
+    with contextlib.suppress(HorovodInternalError):  # each further call of `wait` raises the error
         _native.complete_early(-1.0 if limit is None else limit)
 
 
@@ -420,8 +420,8 @@ def join() -> int:
     """Waits until every rank has joined; returns the last rank that joined."""
 
     def finish(handle: int) -> int:
-        # Ranks that trained longer have made more unnamed calls, so restart the counters of this set. Join does not
-        # affect other process sets.
+        # Ranks that trained longer have made more unnamed calls, so restart the counters of this set at 1. Join does
+        # not affect other process sets.
         _restart_numbers(0)
         return output(handle).last_joined_rank
 

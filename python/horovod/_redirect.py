@@ -22,7 +22,7 @@ def redirect(function: Any, call: Callable[..., Any]) -> None:
             original.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined]
         function.__signature__ = inspect.signature(original)
         function._hvd_original = original
-        # Another thread may call the function between these lines, so both codes must find their defaults.
+        # Another thread may call the function between these two lines. In both states, its code must find its defaults.
         function.__kwdefaults__ = {**(original.__kwdefaults__ or {}), "_call": functools.partial(call, original)}
         function.__code__ = _entry(original.__name__, original.__code__.co_freevars)
         function.__defaults__ = None
@@ -30,8 +30,8 @@ def redirect(function: Any, call: Callable[..., Any]) -> None:
 
 
 def _entry(name: str, free: Sequence[str]) -> types.CodeType:
-    """Returns the code of a function that calls `_call`. A function accepts only code with as many free variables as it
-    has, and the code must list them: bytecode compilers read all of them."""
+    """Returns the code of a function that calls `_call`. A function accepts only code with as many free variables as
+    the function has, and the code must list them, because bytecode compilers read the whole list."""
     use = f"\n        {', '.join(free)}" if free else ""  # after the return, so that it never runs
     source = (
         f"def outer({', '.join(free)}):\n"

@@ -28,9 +28,9 @@ from horovod.process_sets import ProcessSet, id_of
 
 _ACTION, _STEPS = "HOROVOD_CHECK_REPLICAS", "HOROVOD_CHECK_REPLICAS_STEPS"
 _ACTIONS = ("off", "warn", "stop")
-_TOLERANCE = 1e-3  # relative to the norm, because kinds of processors round differently
+_TOLERANCE = 1e-3  # relative to the norm, because different processors round differently
 PIECE = 1 << 20  # number of values compared at once
-_Differences = List[Tuple[str, Dict[int, List[float]], str]]  # cause, values by rank, message
+_Differences = List[Tuple[str, Dict[int, List[float]], str]]  # the elements are: cause, values by rank, message
 
 
 class Model(Protocol):
@@ -87,7 +87,7 @@ class Check:
         self._action = _action()
         self._listed = _steps()
         self._order = self._sent = _Message()
-        self._exchanges: Dict[str, _Message] = {}  # messages of the present comparison, by name
+        self._exchanges: Dict[str, _Message] = {}  # messages of the current comparison, by name
         self.restart()
         _checks.add(self)
 
@@ -109,7 +109,7 @@ class Check:
     def _forget_exchanges(self) -> None:
         self._sent = _Message()
         self._exchanges = {}
-        self._squares: Dict[int, Tuple[int, float, float]] = {}  # per parameter: next value, and sums up to it
+        self._squares: Dict[int, Tuple[int, float, float]] = {}  # per parameter: next value, and sums before it
 
     def _following(self) -> int:
         """Returns the number of the next reduction after which the ranks compare."""
@@ -117,8 +117,8 @@ class Check:
         return next((each for each in self._listed if each > self.count), (self.count // last + 1) * last)
 
     def note_reduction(self) -> None:
-        """The caller increments `count` after sending the requests of a reduction, and calls this when `count` reaches
-        `next_count`. A reduction counts even if this rank alone fails to use its results."""
+        """Called when `count` reaches `next_count`: the caller increments `count` once it has sent a reduction's
+        requests. A reduction counts even if this rank alone fails to use its results."""
         self.next_count = self._following()
         self._is_due = self.is_open = True
 
@@ -134,15 +134,15 @@ class Check:
         and HOROVOD_CHECK_REPLICAS=stop."""
         if not self._has_sent_order:
             self._send_order()
-        if self.count:  # in the first reduction, the caller calls `read_order` itself
+        if self.count:  # in the first reduction, the caller calls `read_order`
             self.read_order()
-        if self._is_due:  # the program skipped the step
+        if self._is_due:  # the program has skipped the step
             self._send()
         if self._sent.wait():
             try:
                 differences = self._compare(self._sent.agreements())
             except HorovodDisagreementError:
-                differences = []  # the parameters may be new, for example
+                differences = []  # for example, the parameters may be new
             self._forget_exchanges()
             self._tell(differences)
         self.is_open = self._order.handle is not None
@@ -196,7 +196,7 @@ class Check:
         except HorovodInternalError:
             found = []  # a rank has joined
         if found and all(order in orders for order, _ in found for _, orders in found):
-            return  # several optimizers reduce in different orders, for example in threads
+            return  # several optimizers may reduce in different orders, for example in threads
         lists = [[name for names in order for name in names] for order, _ in found]
         raise HorovodDisagreementError(_sentence_about_order(lists, self._ranks()))
 
@@ -212,7 +212,7 @@ class Check:
         try:
             self._sent = self._submit(self._full_name("values"), _pairs(numbers), Dtype.INT64)
         except HorovodInternalError:
-            return  # the next reduction raises the cause
+            return  # the next reduction raises the error
         self._options = options
         self._is_due, self.is_open = False, True
 

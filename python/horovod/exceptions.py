@@ -51,7 +51,7 @@ class HorovodVersionMismatchError(ImportError):
         self.installed_version = installed_version
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # By default, pickle creates an exception again from its message alone.
+        # By default, pickle would create the exception from its message alone.
         return type(self), (self.name, self.version, self.installed_version)
 
 

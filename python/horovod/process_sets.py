@@ -30,7 +30,7 @@ class ProcessSet:
         self, ranks_or_comm: Union[Iterable[int], Any, None] = None, *, ranks: Optional[Iterable[int]] = None
     ) -> None:
         """`ranks_or_comm`: the global ranks of the members, or an mpi4py communicator of the members; `ranks` is
-        another name for it. ValueError for items that are not numbers."""
+        another name for it. Raises ValueError for items that are not numbers."""
         if (ranks_or_comm is None) == (ranks is None):
             raise TypeError("ProcessSet: give ranks_or_comm, the ranks of its members.")
         self._ranks: Optional[List[int]] = _members(ranks_or_comm if ranks is None else ranks)
@@ -42,22 +42,22 @@ class ProcessSet:
 
     @ranks.setter
     def ranks(self, ranks: Union[Iterable[int], Any]) -> None:
-        """Sets the members. ValueError once the set is added."""
+        """Sets the members. Raises ValueError once the set is added."""
         if self.process_set_id is not None:
             raise ValueError(f"{self} is registered, so its ranks do not change; make another ProcessSet.")
         self._ranks = _members(ranks)
 
     def size(self) -> int:
-        """Returns the number of members. ValueError unless Horovod is initialised and the set was added."""
+        """Returns the number of members. Raises ValueError unless Horovod is initialised and the set was added."""
         return self._ask("hvd_process_set_size")
 
     def rank(self) -> int:
-        """Returns the rank of this process within the set. ValueError as for `size`, and when this process is not a
-        member."""
+        """Returns the rank of this process within the set. Raises ValueError as for `size`, and when this process is
+        not a member."""
         return self._ask("hvd_process_set_rank")
 
     def included(self) -> bool:
-        """Returns whether this process is a member. ValueError as for `size`."""
+        """Returns whether this process is a member. Raises ValueError as for `size`."""
         return self._ask("hvd_process_set_included") != 0
 
     def _ask(self, function: str) -> int:
@@ -110,7 +110,7 @@ class _Record:
 
     def __init__(self, ranks: List[int], number: int) -> None:
         self.ranks = ranks
-        self.number = number  # the id, or the wanted id while the set is not registered
+        self.number = number  # the id of the set; while the set is not registered, the id that it should get
         self.in_use: Optional[int] = None  # the id; 0 while the set has all ranks of the job
         self.objects: List[ProcessSet] = []
         # `restore` has registered the set again, but this rank's program (perhaps a new process) has not added it yet.
@@ -174,7 +174,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if not isinstance(process_set, ProcessSet):
         raise ValueError(_not_a_set(process_set))
     record = next((one for one in _records if one.has(process_set)), None)
-    if record is None and process_set.process_set_id is not None:  # the argument may be a copy
+    if record is None and process_set.process_set_id is not None:  # the argument may be a copy of the registered object
         record = next((one for one in _records if process_set in one.objects), None)
     if record is None or process_set is global_process_set:
         return False
@@ -241,7 +241,7 @@ def restore(broadcast: Callable[[Any], Any]) -> None:
     for record in [one for one in fitting if len(one.ranks) == size]:
         _use(record, 0)  # the set of all ranks, which the runtime has already
         fitting.remove(record)
-    # The runtime assigns the next free id, so temporary sets occupy the ids that must stay free.
+    # The runtime assigns the lowest free id, so temporary sets occupy the ids that must stay free.
     others, taken, last = _other_sets(size, [record.ranks for record in fitting]), [], 0
     for record in fitting:
         for ranks in itertools.islice(others, max(0, record.number - last - 1)):
@@ -302,7 +302,7 @@ def _claim(process_set: ProcessSet) -> Optional[ProcessSet]:
 
 
 def registered(number: int) -> ProcessSet:
-    """Returns the set of an id. ValueError if no set has this id."""
+    """Returns the set of an id. Raises ValueError if no set has this id."""
     for process_set in [global_process_set, *itertools.chain(*(one.objects for one in _records))]:
         if process_set.process_set_id == number:
             return process_set
@@ -314,7 +314,7 @@ def _not_a_set(found: Any) -> str:
 
 
 def id_of(process_set: ProcessSet) -> int:
-    """Returns the runtime's id of the set. ValueError when the set was not added."""
+    """Returns the runtime's id of the set. Raises ValueError when the set was not added."""
     if not isinstance(process_set, ProcessSet):
         raise ValueError(_not_a_set(process_set))
     number = process_set.process_set_id

@@ -22,7 +22,7 @@ def _commands() -> List[str]:
     """Returns the paths of this distribution's installed commands, read from its list of files; horovodrun is the
     first."""
     found = metadata.Distribution.discover(name="horovodrun", path=[os.path.dirname(_PACKAGE)])
-    aside = os.path.join(os.path.dirname(_PACKAGE), "bin")  # pip install --target lists another folder
+    aside = os.path.join(os.path.dirname(_PACKAGE), "bin")  # with `pip install --target`, the list names another folder
     paths = [
         os.path.join(
             aside

@@ -1,5 +1,5 @@
-// The function that XLA calls when a compiled program reaches one of our operations. It submits the request and
-// returns. The function itself completes a small operation that is ready at once; the waiter completes all others.
+// The function that XLA calls when a compiled program reaches an operation of this package. The function submits the
+// request and returns. It completes a small operation that is ready at once; the waiter completes all other operations.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -19,12 +19,12 @@ namespace {
 
 using python::kErrorSize;
 
-// The longest time in seconds for which a call may block XLA's thread, and the largest size in bytes for which this
-// costs less than waking another thread.
+// The longest time in seconds for which a call may block XLA's thread, and the largest size in bytes for which such a
+// wait costs less than waking another thread.
 constexpr double kAtOnce = 0.0002;
 constexpr size_t kSmall = 64 * 1024;
 
-// Python recognises these errors by their prefix: horovod/jax/_errors.py.
+// Returns an error whose prefix Python recognises: horovod/jax/_errors.py.
 FfiError* error_of(const FfiApi& api, int code, const std::string& message) {
   const std::string text = "Horovod: " + message;
   FfiErrorCreate create{sizeof create, nullptr, text.c_str(), code};
@@ -153,7 +153,7 @@ FfiError* execute(FfiCall* call) {
   }
   FfiFutureCreate create{sizeof create, nullptr, nullptr};
   FfiError* failed = api.future_create(&create);
-  if (failed != nullptr) {  // without a future, this thread must wait
+  if (failed != nullptr) {  // without a future, this thread itself must wait
     status = library()->wait(handle, -1, error, sizeof error);
     FfiError* ended = work->end(status, error);
     return ended != nullptr ? ended : failed;
@@ -164,7 +164,7 @@ FfiError* execute(FfiCall* call) {
   return nullptr;
 }
 
-// Before a call, XLA queries the interface version for which the handler was built.
+// Returns whether XLA only asks for the interface version of the handler, as it does before its first call.
 bool is_question(FfiCall* call) {
   for (FfiExtension* at = call->extension; at != nullptr; at = at->next) {
     if (at->type != kFfiMetadataExtension) continue;

@@ -13,8 +13,8 @@ namespace hvd::jax {
 
 namespace {
 
-// A program's descriptions, one for each compilation. They are never freed, because stall reports keep pointers to
-// them.
+// The descriptions of a program, one for each compilation. Descriptions are never freed, because stall reports keep
+// pointers to them.
 struct Compilations {
   Mutex mutex;
   std::map<std::string, std::deque<std::string>> programs HVD_GUARDED_BY(mutex);
@@ -32,7 +32,7 @@ struct Binding {
 };
 
 Binding& binding() {
-  // Never destroyed: XLA's threads may outlive the program's static objects.
+  // The object is never destroyed, because XLA's threads may outlive the program's static objects.
   static Binding* const binding = new Binding;
   return *binding;
 }

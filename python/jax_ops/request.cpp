@@ -38,7 +38,7 @@ bool take(const FfiAttributes& attributes, int64_t index, int32_t dtype, Value* 
   return scalar->dtype == dtype;
 }
 
-// libhorovod takes 32-bit numbers. If an attribute is missing, the value does not change.
+// Reads a 32-bit number, as libhorovod needs it. If the attribute is missing, the value does not change.
 void take_number(const FfiAttributes& attributes, int64_t index, int32_t* value) {
   int64_t number = 0;
   if (!take(attributes, index, kInt64, &number)) return;
@@ -97,7 +97,7 @@ XlaRequest read_request(const FfiCall& call) {
     request.problem = "this program was compiled for another version of Horovod.";
     return request;
   }
-  // A reduction is a group even with one member, as outside of compiled programs.
+  // A reduction is always a group, even of one tensor, as outside of compiled programs.
   const bool is_group = request.kind == HVD_ALLREDUCE;
   for (size_t i = 1; is_group && i <= count; ++i) {
     request.member_names.push_back(request.name + "_" + std::to_string(i) + "of" +

@@ -1,4 +1,4 @@
-// A collective that a compiled JAX program calls, read from XLA's records. handler.cpp reads one on each call, on a
+// A collective that a compiled JAX program calls, read from XLA's records. handler.cpp reads one for each call, on a
 // thread of XLA.
 #pragma once
 
@@ -29,10 +29,10 @@ struct XlaRequest {
 
 XlaRequest read_request(const FfiCall& call);
 
-// The arrays among the arguments or results of a call. The token that orders the calls of a program is not an array.
+// Returns the arrays among the arguments or results of a call. The token that orders a program's calls is not an array.
 std::vector<const FfiBuffer*> arrays_of(const FfiValues& values);
 
-// Return the sizes in bytes of a tensor's elements, and of an hvd_dtype.
+// bytes_of() returns the size in bytes of a tensor, size_of() that of an element of an hvd_dtype.
 size_t bytes_of(const FfiBuffer& buffer);
 size_t size_of(int32_t dtype);
 

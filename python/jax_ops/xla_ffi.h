@@ -1,6 +1,6 @@
-// Our own declarations of the part of XLA's FFI that the handler uses. XLA's c_api.h, major version 0, guarantees the
-// layout: records grow only at their ends. (JAX 0.5's XLA gives too small a `struct_size` for FfiApi; Python therefore
-// reads the header that JAX ships.)
+// This project's own declarations of the part of XLA's FFI that the handler uses. XLA's c_api.h, major version 0,
+// guarantees the layout: records grow only at their ends. (The XLA of JAX 0.5 passes a too small `struct_size` in
+// FfiApi; Python therefore reads the version in the header that JAX ships.)
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ struct FfiApi {
   FfiVersion version;
   const void* internal;
   FfiError* (*error_create)(FfiErrorCreate*);
-  void* unused[12];  // messages and ends of errors, registration, contexts, memory, threads
+  void* unused[12];  // for messages and ends of errors, registration, contexts, memory and threads
   FfiError* (*future_create)(FfiFutureCreate*);
   FfiError* (*future_set_available)(FfiFutureSetAvailable*);
   FfiError* (*future_set_error)(FfiFutureSetError*);
@@ -87,7 +87,7 @@ struct FfiBuffer {
   int64_t* dims;
 };
 
-// Arguments, or results: `items` are FfiBuffers.
+// Arguments, or results. `items` are FfiBuffers.
 struct FfiValues {
   size_t struct_size;
   FfiExtension* extension;

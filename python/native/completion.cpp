@@ -1,4 +1,4 @@
-// From a handle to its result: poll, wait, output.
+// Poll, wait and output: from a handle to the result of its work.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 // The longest time in seconds that a wait on the main thread stays in C, where Python cannot run a signal handler.
 constexpr double kSlice = 0.05;
-// Seconds between two checks whether work will begin, on other threads.
+// Seconds between two checks whether work that other threads must begin can still begin.
 constexpr double kCheck = 1;
 
 bool read_handle(PyObject* number, hvd_handle* handle) {
@@ -36,7 +36,7 @@ bool is_lost(ModuleState* state, PyObject* handle) {
   return PyErr_Occurred() == nullptr && PySet_Contains(state->lost, handle) == 1;
 }
 
-// Raises for a handle that was pending at the last shutdown, once.
+// Raises the error for a handle that was pending at the last shutdown. Raises this error only once.
 PyObject* raise_lost(ModuleState* state, PyObject* handle) {
   PySet_Discard(state->lost, handle);
   return raise_failure(state, HVD_ABORTED,
@@ -124,7 +124,7 @@ PyObject* poll(PyObject* module, PyObject* number) {
 
 namespace {
 
-// Raises the error of completed work, or an earlier error of work whose wait had ended before the work.
+// Raises the error of completed work, or an earlier error of work that failed after the wait for it had returned.
 void raise_error(ModuleState* state, int status, const char* error) {
   if (state->devices != nullptr) state->devices->sweep(state);
   const std::string late = state->devices == nullptr ? "" : state->devices->late_error();
@@ -137,7 +137,8 @@ Reference result_of_entry(ModuleState* state, PyObject* number, PyObject* entry,
     Py_INCREF(entry);
     return Reference(entry);
   }
-  Devices* const devices = state->devices;  // read now: the function may create them
+  // Read after the function has run, which may have created the devices.
+  Devices* const devices = state->devices;
   if (devices != nullptr) devices->begin_finish(is_early);
   Reference result(PyObject_CallFunctionObjArgs(PyTuple_GetItem(entry, 0), number, nullptr));
   if (devices != nullptr) devices->end_finish();
@@ -163,7 +164,8 @@ PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found, doubl
     PyErr_SetString(PyExc_TimeoutError, "the work is not complete");
     return nullptr;
   }
-  if (PyDict_DelItem(state->pending, number) != 0) PyErr_Clear();  // another thread waited too
+  // Another thread may have waited too, and have removed the entry.
+  if (PyDict_DelItem(state->pending, number) != 0) PyErr_Clear();
   if (status != HVD_OK) {
     raise_error(state, status, error);
     release(state, handle, kept.get());
@@ -255,7 +257,7 @@ bool sweep(ModuleState* state) {
     hvd_handle handle = 0;
     int32_t done = 0;
     if (!read_handle(number.get(), &handle)) return false;
-    // If the runtime no longer knows a handle, the program has waited for it in the meantime.
+    // If the runtime no longer knows a handle, the program has waited for the handle in the meantime.
     if (state->poll(handle, &done, nullptr, 0) == HVD_OK && done == 0) continue;
     if (PyList_SetSlice(state->abandoned, i, i + 1, nullptr) != 0) return false;
     release(state, handle, PyDict_GetItem(state->pending, number.get()));
@@ -274,7 +276,7 @@ PyObject* release_all(PyObject* module, PyObject*) {
     if (!read_handle(number, &handle)) return nullptr;
     release(state, handle, PyDict_GetItem(state->pending, number));
   }
-  // Handles of earlier shutdowns are forgotten, so that a job of many generations does not grow.
+  // Forget handles of earlier shutdowns, so that the set does not grow in a job of many generations.
   if (count < 0 || (count > 0 && PySet_Clear(state->lost) != 0)) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const number = PyList_GetItem(handles.get(), i);

@@ -1,5 +1,5 @@
 // Reads a framework's tensors in the native module through their Python attributes. The fast paths of the frameworks
-// call it, with Python's lock (the GIL) held.
+// call this code, with Python's lock (the GIL) held.
 #pragma once
 
 #include <Python.h>
@@ -12,9 +12,9 @@ constexpr int kMaxDimensions = 8;
 
 struct ExchangeTable;  // DLPack's functions of a framework
 
-// How to recognise a dense tensor of a framework: (type, dict of dtypes to numbers, layout). A layout of
-// None means an array that describes itself by __array_struct__. A fourth element is the type's
-// __dlpack_c_exchange_api__, which describes a tensor in one call, or None.
+// How to recognise a dense tensor of a framework: a tuple (type, dict of dtypes to numbers, layout). A layout of None
+// means an array that describes itself by __array_struct__. A fourth element is None, or the type's
+// __dlpack_c_exchange_api__, which describes a tensor in one call.
 struct Framework {
   PyObject* type;
   PyObject* dtypes;
@@ -31,12 +31,12 @@ struct DenseTensor {
   int64_t shape[kMaxDimensions];
 };
 
-// Returns whether `tensor` is dense and in host memory. If not, an exception may be set. The view points into *out.
+// Returns whether `tensor` is dense and in host memory; if not, an exception may be set. The view points into *out.
 bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
                 DenseTensor* out);
 
-// Reads a tensor whose attribute `place`, such as is_cpu, must be true, through its attributes and regardless of its
-// type.
+// Reads a tensor of any type through its attributes. The attribute `place`, such as is_cpu, must be
+// true.
 bool read_by_attributes(const ModuleState* state, PyObject* tensor, const Framework& framework,
                         PyObject* place, DenseTensor* out);
 

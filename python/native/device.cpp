@@ -13,9 +13,9 @@ constexpr unsigned kDisableTiming = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNotReady = 600;
 constexpr std::chrono::microseconds kPause{50};
-// Maximum number of held handles. Above it, the program waits for the oldest handle.
+// Maximum number of held handles. If more are held, the program waits for the oldest handle.
 constexpr size_t kMostHeld = 1024;
-// The longest wait for a device after the end of a job; then the held objects stay in memory.
+// The longest wait for a device after the end of a job. Objects that are then still held stay in memory.
 constexpr double kLastSeconds = 10;
 
 bool is_factor(double value) { return value != 1 && value != 0; }
@@ -35,7 +35,7 @@ bool Devices::find_device(const ModuleState* state, PyObject* tensor, hvd_submis
   return submission->device >= 0;
 }
 
-// Python adds to the dict the kinds of work that it has submitted itself.
+// `runs_`: Python adds the kinds of work that it has submitted itself.
 bool Devices::runs(const ModuleState* state, PyObject* tensor, const hvd_submission& submission,
                    int32_t dtype) {
   const bool has_factors = is_factor(submission.prescale) || is_factor(submission.postscale);
@@ -53,7 +53,7 @@ bool Devices::runs(const ModuleState* state, PyObject* tensor, const hvd_submiss
   return true;
 }
 
-// PyTorch would raise the last error of a thread after its next kernel.
+// Returns whether the call succeeded. Clears the error, which PyTorch would raise after the thread's next kernel.
 bool Devices::succeeds(int error) {
   if (error != 0) calls_.get_last_error();
   return error == 0;
@@ -75,7 +75,7 @@ bool Devices::find_stream(hvd_submission* submission) {
          is_capturing == 0;
 }
 
-// Returns an event that returns to the pool after its last use, or NULL.
+// Returns an event that returns to the pool after its last use; NULL after an error.
 Devices::Event Devices::new_event() {
   void* event = nullptr;
   if (!free_.empty()) {
@@ -87,8 +87,8 @@ Devices::Event Devices::new_event() {
   return {event, [this](void* used) { free_.push_back(used); }};
 }
 
-// Returns an event after the stream's work, or NULL. A batch that has already waited for the event does not wait for
-// later recordings.
+// Returns an event after the stream's work, or NULL. A batch that has already waited for the event is not affected when
+// the event is recorded again.
 Devices::Event Devices::record(void* stream) {
   const auto now = is_ordered_ ? Clock::now() : Clock::time_point();
   std::erase_if(shared_, [now](const Shared& one) { return one.until <= now; });
@@ -148,7 +148,7 @@ bool Devices::is_finishing_early() const {
 }
 
 void Devices::hold(ModuleState* state, hvd_handle handle, Reference entry, void* stream) {
-  // Without a finish function, the entry is the tensor itself, which the program holds too.
+  // Without a finish function, the entry is the tensor itself, to which the program holds a reference too.
   Event gate = PyTuple_CheckExact(entry.get()) ? new_event() : nullptr;
   if (gate != nullptr && !succeeds(calls_.event_record(gate.get(), stream))) gate = nullptr;
   held_.push_back({handle, std::move(entry), std::move(gate)});

@@ -27,14 +27,14 @@ class Devices {
     int (*stream_is_capturing)(void* stream, int* status);
     int (*get_device)(int* device);
     int (*get_last_error)();
-    // NULL if they are missing: then every wait lasts until the work ends.
+    // NULL if the functions are missing: then every wait lasts until the work ends.
     int (*event_query)(void* event);
     int (*exchange_capture_mode)(int* mode);
   };
   using Event = std::shared_ptr<void>;
   using Clock = std::chrono::steady_clock;
 
-  // cycle: the time in which submissions of a stream share an event; negative: every wait lasts until the work ends.
+  // `cycle`: the time in which submissions of a stream share an event; negative: every wait lasts until the work ends.
   Devices(const Calls& calls, Reference type, Reference current_stream, Reference runs,
           std::chrono::duration<double> cycle)
       : calls_(calls),
@@ -45,8 +45,8 @@ class Devices {
         current_stream_(std::move(current_stream)),
         runs_(std::move(runs)) {}
 
-  // Submits an in-place allreduce by the terms of `submission`, and sets *handle (to NULL with an exception if it is
-  // refused). Returns false, perhaps with an exception, when the function in Python must submit it.
+  // Submits an in-place allreduce with the parameters of `submission`, and sets *handle (to NULL with an exception if
+  // it is refused). Returns false, perhaps with an exception, if the Python function must submit the allreduce.
   bool submit(ModuleState* state, const Framework& framework, PyObject* tensor,
               hvd_submission submission, Reference* handle);
   // Sets stream, event and flag of a submission that the runtime orders by the stream. Returns the event, which `uses`
@@ -60,22 +60,22 @@ class Devices {
   // Returns whether the wait for the handle returns before the work ends; stores the caller's stream in *stream.
   bool waits_early(hvd_handle handle, void** stream);
 
-  // begin_finish and end_finish enclose a function that finishes work. is_finishing_early: whether the entry of this
-  // thread's innermost such work is held until the caller's stream has passed it.
+  // Call begin_finish before and end_finish after a function that finishes work. is_finishing_early: whether the entry
+  // of the innermost such work of this thread is held until the caller's stream has passed the function.
   void begin_finish(bool is_early);
   void end_finish();
   bool is_finishing_early() const;
-  // Holds the entry of a handle until its work and all work now on the stream have ended. Takes over the handle.
+  // Holds a handle's entry until its work and all current work of the stream have ended. Takes over the handle.
   void hold(ModuleState* state, hvd_handle handle, Reference entry, void* stream);
   // Releases the handles whose work has ended, the oldest first.
   void sweep(ModuleState* state);
-  // Returns the error of work that failed after the wait for it, since the last `forget`; empty: none.
+  // Returns the error of work that failed after the wait for it returned, since the last `forget`; empty: no error.
   const std::string& late_error() const { return late_error_; }
-  // Waits until at most `most` handles are held, or `limit` seconds (negative: no limit). False with an exception:
-  // interrupted.
+  // Waits until at most `most` handles are held, or for `limit` seconds (negative: no limit). Returns false with an
+  // exception if a signal handler raised.
   bool complete(ModuleState* state, size_t most, double limit);
   bool complete_some(ModuleState* state);
-  // Call it at the end of the job, because the next job may have another backend.
+  // Call it at the end of the job, because the next job may use another backend.
   void forget(ModuleState* state);
 
  private:
@@ -120,19 +120,21 @@ class Devices {
   const Calls calls_;
   const Clock::duration cycle_;
   const bool is_ordered_;
-  const Reference type_;            // the exact type of tensors
-  const Reference current_stream_;  // (ordinal) -> the address of its stream
-  // a dict with keys (kind, dtype, op, factor, device): what the backend supports
+  const Reference type_;  // the exact type of tensors
+  // A function from the ordinal of a device to the address of its current stream.
+  const Reference current_stream_;
+  // a dict with keys (kind, dtype, op, factor, device); the values state what the backend supports
   const Reference runs_;
   std::vector<Terms> known_;  // entries of runs_
   int32_t device_ = HVD_CPU;  // the device of all events; HVD_CPU: no event yet
   std::vector<void*> free_;
-  std::vector<Event> kept_;  // events that a library may use until the process ends
+  std::vector<Event> kept_;  // events that a library may use until the end of the process
   std::vector<Shared> shared_;
   std::unordered_map<hvd_handle, Use> used_;
   std::vector<Finish> finishing_;
   std::deque<Held> held_;
-  std::deque<Held> failed_;  // failed work whose gates the stream has not passed; until `forget`
+  // Failed work whose gates the stream has not passed; cleared by `forget`.
+  std::deque<Held> failed_;
   std::string late_error_;
 };
 

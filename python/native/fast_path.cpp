@@ -1,4 +1,4 @@
-// The fast path of an allreduce in place: runs the usual call of a training step without Python code. Compares argument
+// The fast path of an in-place allreduce: runs the usual call of a training step without Python code. Compares argument
 // names by address. The Python function handles all other calls, and raises the errors.
 #include <cstring>
 #include <string>
@@ -11,7 +11,7 @@ namespace hvd::python {
 
 namespace {
 
-// METH_FASTCALL: in the limited API since 3.10, and the same in every CPython since 3.7.
+// METH_FASTCALL, which is in the limited API since 3.10, and has the same meaning in every CPython since 3.7.
 constexpr int kFastCall = 0x0080;
 
 constexpr size_t kMaxName = 256;
@@ -25,7 +25,7 @@ struct FastPath {
   std::string doc;
   std::string prefix;
   ModuleState* state = nullptr;
-  PyObject* module = nullptr;     // borrowed, like all of these
+  PyObject* module = nullptr;     // borrowed, like the members below
   PyObject* function = nullptr;   // handles all other calls
   PyObject* everybody = nullptr;  // the process set that calls need not name
   Framework framework{};
@@ -35,7 +35,7 @@ struct FastPath {
 
 constexpr const char* kFastPathCapsule = "horovod._native.fast_path";
 
-// Sorts the arguments by parameter; returns false if the address of a name is unknown.
+// Sorts the arguments by parameter. Returns false if the address of a name is unknown.
 bool place(const ModuleState* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
            PyObject** placed) {
   if (count > kArguments) return false;
@@ -81,7 +81,7 @@ bool join_name(const std::string& prefix, PyObject* name, char (&out)[kMaxName])
   return std::strlen(out) == length;
 }
 
-// The struct points into itself: it must not move.
+// This struct contains pointers to its own members, so it must not move.
 struct FastSubmission {
   hvd_submission submission{};
   DenseTensor dense;
@@ -106,8 +106,8 @@ bool read_terms(const FastPath& fast_path, PyObject* const* placed, FastSubmissi
   return true;
 }
 
-// Submits the usual call, and sets *handle (to NULL with an exception if it is refused). Returns false, perhaps with an
-// exception, when the function in Python must submit it.
+// Submits the usual call, and sets *handle (to NULL with an exception if the call is refused). Returns false, perhaps
+// with an exception, if the Python function must submit the call.
 bool submit_fast(const FastPath& fast_path, PyObject* const* placed, Reference* handle) {
   ModuleState* const state = fast_path.state;
   FastSubmission request;

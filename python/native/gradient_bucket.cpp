@@ -1,6 +1,6 @@
 // The gradients of many parameters as one request. Small gradients are copied into one piece of memory and back. A
-// large gradient is a separate tensor of the request, reduced in place. The caller keeps the Python objects that
-// outlive a call; the bucket keeps only numbers.
+// large gradient is a separate tensor of the request, reduced in place. The caller keeps the Python objects alive
+// between calls; the bucket keeps only numbers.
 #include "gradient_bucket.h"
 
 #include <cstring>
@@ -42,8 +42,8 @@ bool fits(const ModuleState* state, const GradientBucket& bucket, const BucketSl
   return dense.view.dtype == bucket.dtype && count == slot.count;
 }
 
-// Reads the current gradients. Returns false with an exception set, or if a gradient that lived in its slot has been
-// replaced: code that holds the old gradient may still read the slot.
+// Reads the current gradients. Returns false with an exception set, or if the program has replaced a gradient whose
+// memory is its slot: code that holds the old gradient may still read the slot.
 bool read_grads(const ModuleState* state, const GradientBucket& bucket, const BucketLists& lists) {
   bool all_stayed = true;
   for (size_t i = 0; i < bucket.slots.size(); ++i) {

@@ -9,12 +9,13 @@
 namespace hvd::python {
 
 struct BucketSlot {
-  char* place = nullptr;    // in the packed memory; for a separate tensor, the substitute for a
-                            // gradient that is unusable in place, or NULL if none was needed yet
-  int64_t count = 0;        // number of elements
-  bool apart = false;       // a separate tensor of the request
-  void* outside = nullptr;  // address of the gradient if it is not in its place
-  const void* object = nullptr;  // the gradient of the last step, only to compare identities
+  // The address in the packed memory; for a separate tensor, the memory that replaces a gradient which cannot be
+  // reduced in place, or NULL if not needed yet.
+  char* place = nullptr;
+  int64_t count = 0;             // number of elements
+  bool apart = false;            // a separate tensor of the request
+  void* outside = nullptr;       // address of the gradient if it is outside of `place`
+  const void* object = nullptr;  // the gradient of the last step; used only to compare identities
 
   void* data() const { return outside != nullptr ? outside : place; }
 };
@@ -25,16 +26,16 @@ struct GradientBucket {
   int32_t dtype = 0;
   size_t element = 0;
   std::vector<BucketSlot> slots;
-  // Tensors of the request; a member, so that a step allocates none.
+  // Tensors of the request. They are a member, so that a step allocates no memory for them.
   std::vector<hvd_tensor> tensors;
 
   size_t bytes(const BucketSlot& slot) const { return static_cast<size_t>(slot.count) * element; }
 };
 
-// The Python lists of a bucket, one entry per slot; borrowed for the call.
+// The Python lists of a bucket, one entry per slot. Borrowed for the call.
 struct BucketLists {
   PyObject* params = nullptr;
-  PyObject* residents = nullptr;  // gradients whose memory is their slot, or None
+  PyObject* residents = nullptr;  // gradients whose memory is their own slot, or None
   PyObject* held = nullptr;       // receives the gradients
   PyObject* keep = nullptr;       // a list of the objects that must stay alive during the reduction
   Framework framework{};

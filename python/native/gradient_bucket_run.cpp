@@ -1,5 +1,5 @@
-// Processes gradients from backward to the optimizer's step in one call: between two training steps the CPU caches
-// contain none of this code, so each line of Python would cost a microsecond.
+// Processes gradients from backward to the optimizer's step in one call: between two training steps, the CPU caches
+// lose this code, so each line of Python would cost a microsecond.
 #include "gradient_bucket.h"
 #include "reference.h"
 
@@ -7,8 +7,8 @@ namespace hvd::python {
 
 namespace {
 
-// Submits the gathered gradients by the terms (name, op, prescale, postscale, process set); returns
-// the handle.
+// Submits the gathered gradients with `terms` (name, op, prescale, postscale, process set). Returns the
+// handle.
 PyObject* submit_gathered(ModuleState* state, GradientBucket* bucket, PyObject* terms,
                           PyObject* keep) {
   hvd_submission submission{};
@@ -37,8 +37,8 @@ PyObject* submit_gathered(ModuleState* state, GradientBucket* bucket, PyObject* 
   return hand_over(state, submission, keep);
 }
 
-// Handles a wait that raised an exception. After an interrupt the work continues, so its handle is added to `keep`.
-// Always returns NULL.
+// Handles a wait that raised an exception. After an interrupt the work continues, so the function adds its handle to
+// `keep`. Always returns NULL.
 PyObject* keep_pending(ModuleState* state, PyObject* handle, PyObject* keep) {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::chrono::microseconds kFirstPause{20}, kLongestPause{1000};
 
-// Returns false with an exception if the call is refused. While work in flight uses the call's memory, waits for at
-// most `seconds`: ranks may differ in whether that work has ended, but all of them must count the call.
+// Returns false with an exception if the call is refused. While pending work uses the call's memory, waits for at most
+// `seconds`: that work may have ended on some ranks only, but all ranks must count the call.
 bool call_group(ModuleState* state, const hvd_group_call& call, double seconds,
                 hvd_handle* handle) {
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return false;

@@ -1,5 +1,5 @@
-// horovod._native: the C ABI's hot calls for Python. Built on CPython's limited API, so that one build serves every
-// Python from 3.8 on; independent of frameworks.
+// horovod._native: the functions of the C ABI that every training step calls, for Python. Built on CPython's limited
+// API, so that one build serves every Python from 3.8 on. Independent of frameworks.
 #include <cstring>
 #include <initializer_list>
 #include <utility>

@@ -1,4 +1,4 @@
-// Begins work whose inputs a device stream copies, when the stream has completed the copies.
+// Begins work whose inputs a device stream copies, once the stream has completed the copies.
 #include <atomic>
 
 #include "state.h"
@@ -10,10 +10,10 @@ namespace {
 // cudaLaunchHostFunc, or hipLaunchHostFunc.
 using LaunchHostFunction = int(void* stream, void (*function)(void*), void* argument);
 
-// hvd_start of the library; a global, because host functions have no module.
+// hvd_start of the library. A global variable, because host functions do not get the module.
 std::atomic<decltype(&::hvd_start)> start_function{nullptr};
 
-// A driver thread calls this function. The argument is the handle: the work may have ended since.
+// Called by a thread of the driver. Passes the handle as the argument, because the work may have ended meanwhile.
 void on_reached(void* handle) {
   start_function.load()(static_cast<hvd_handle>(reinterpret_cast<uintptr_t>(handle)), nullptr, 0);
 }
@@ -29,7 +29,7 @@ PyObject* start_after(PyObject* module, PyObject* arguments) {
   if (launch == 0) {
     on_reached(argument);
   } else {
-    // If the stream's queue is full, the call blocks.
+    // The call blocks if the stream's queue is full, so other Python threads must run.
     const auto function = reinterpret_cast<LaunchHostFunction*>(static_cast<uintptr_t>(launch));
     error = without_lock([&] {
       return function(reinterpret_cast<void*>(static_cast<uintptr_t>(stream)), on_reached,

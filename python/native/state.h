@@ -24,14 +24,15 @@ struct ModuleState {
   decltype(&::hvd_wait_on_stream) wait_on_stream;
 
   PyObject* fail;  // fail(status, message, negotiated) raises the exception for a failure
-  // handle -> the result itself, or (finish, objects to keep alive); for work that awaits its start, also a function
-  // that raises if the start never comes
+  // Key: handle. Value: the result itself, or (finish, objects to keep alive); for work that another thread must begin,
+  // also a function that raises if the work will never begin.
   PyObject* pending;
   PyObject* abandoned;  // list of pending handles without a Python owner
   PyObject* lost;       // set of handles that were pending at the last shutdown
   unsigned long main_thread;
   Devices* devices;  // NULL until use_devices
-  int survivals;  // running calls of hvd.elastic.run: an error after `synchronize` ends no process
+  int survivals;  // running calls of hvd.elastic.run: while one runs, an error after `synchronize` does not end the
+      // process
 
   // Names of a tensor's attributes, created once.
   PyObject* name_of_dtype;
@@ -68,16 +69,16 @@ PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* ent
 PyObject* keep_pending(ModuleState* state, hvd_handle handle, PyObject* entry);
 
 // Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may be NULL.
-// HVD_IN_PROGRESS: `limit` seconds have passed; negative: no limit. `stream`: NULL, or the caller's stream, which waits
-// for work on its device's stream.
+// HVD_IN_PROGRESS: `limit` seconds have passed; negative: no limit. `stream`: NULL, or the caller's stream, which then
+// waits for work on the device's own stream.
 int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
                  char (&error)[kErrorSize], void* const* stream = nullptr);
 
-// Releases a handle. `entry` is its pending entry, which stays referenced permanently if a library may still use the
+// Releases a handle. `entry`: its pending entry, which is never freed if a library may still use the
 // tensors.
 void release(ModuleState* state, hvd_handle handle, PyObject* entry);
 
-// Waits like `wait`, for a caller that does not keep the handle: an interrupt abandons the work.
+// Waits like `wait`, for a caller that does not keep the handle. An interrupt abandons the work.
 Reference finish(PyObject* module, PyObject* handle);
 
 // The functions of the module; module.cpp describes their arguments.

@@ -28,7 +28,7 @@ PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* ent
   hvd_handle number = 0;
   int status = HVD_OK;
   if (state->is_provisional() != 0) {
-    // The call waits for other ranks.
+    // In this state, the call waits for other ranks.
     status = without_lock([&] { return state->submit(&submission, &number, error, sizeof error); });
   } else {
     status = state->submit(&submission, &number, error, sizeof error);
@@ -66,7 +66,7 @@ bool read_numbers(PyObject* sequence, std::vector<int64_t>* out) {
     int overflow = 0;
     const long long value = PyLong_AsLongLongAndOverflow(item.get(), &overflow);
     if (value == -1 && PyErr_Occurred() != nullptr) return false;
-    // The library refuses a number outside its range, and names it.
+    // The library refuses a number outside its range, and its error names the number.
     (*out)[static_cast<size_t>(i)] = overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : value;
   }
   return true;

@@ -7,9 +7,9 @@
 
 namespace hvd::python {
 
-// After its end, Python before 3.14 calls pthread_exit() in a thread that requests the lock. The unwinding would
-// release the callers' references without the lock, and crash the process of a completed job. Therefore such a thread
-// waits here for the end of the process, as in Python 3.14.
+// After its end, Python before 3.14 calls pthread_exit() in a thread that requests the lock. The unwinding of the
+// thread's stack would release the callers' references without the lock, and crash the process of a completed job.
+// Therefore such a thread waits here for the end of the process, as it does in Python 3.14.
 inline void take_lock(PyThreadState* thread) {
   try {
     PyEval_RestoreThread(thread);

@@ -1,7 +1,7 @@
-// The functions that our operations use and the C API of TensorFlow 2.12 and older lacks: asynchronous kernels, and
-// attributes in 2.4. The build does not compile this file: horovod/tensorflow/_compiled.py does, at the first import,
-// against the headers of the TensorFlow that is installed. Each function has the contract of the TF_ function with the
-// same name; tf_api.cpp finds it.
+// Functions that this project's operations use, and that the C API of TensorFlow 2.12 and older lacks: asynchronous
+// kernels, and attributes in 2.4. The build does not compile this file: horovod/tensorflow/_compiled.py compiles it at
+// the first import, against the headers of the installed TensorFlow. Each function has the contract of the TF_ function
+// with the same name; tf_api.cpp finds the functions.
 #include <tensorflow/c/tf_status.h>
 #include <tensorflow/core/framework/op_kernel.h>
 

@@ -35,13 +35,13 @@ class Attributes {
   Status* status_;
 };
 
-// Read from the number of dimensions and the extents of each shape. Empty unless there are `count` shapes.
+// Returns shapes read from the number of dimensions and the extents of each shape. Empty unless there are `count`.
 std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count);
 
-// The path of calls through which a node has come into the running graph, "call/", outermost first. If a function is
-// called twice, its nodes exist twice, under one name each. Omits TensorFlow's counters ("cond/then/_12/"), which
-// depend on the rest of a rank's graph. The name may also end in a number, "call/name_0": TensorFlow adds the number to
-// a node whose function returns a result of the node's name, as gradient functions do.
+// Returns the path of calls through which a node has come into the running graph, "call/", outermost first. If a
+// function is called twice, its nodes exist twice, under two names. Omits TensorFlow's counters ("cond/then/_12/"),
+// which depend on the rest of a rank's graph. The name may also end in a number, "call/name_0": TensorFlow adds the
+// number if a function returns a result with the node's name, as gradient functions do.
 std::string calls_of(std::string_view running, std::string_view made);
 
 }  // namespace hvd::tensorflow

@@ -10,7 +10,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-// `was_submitted`: the error comes from the negotiation between the ranks, not from this call.
+// Returns TensorFlow's code. `was_submitted`: the error comes from the negotiation of the ranks, not from this call.
 int code_of(int status, bool was_submitted) {
   if (status == HVD_INVALID_ARGUMENT || status == HVD_ALREADY_EXISTS || status == HVD_NOT_FOUND) {
     return was_submitted ? kFailedPrecondition : kInvalidArgument;
@@ -75,7 +75,7 @@ void hand_over(PendingOperation* work, int status, char* error) {
   }
   std::vector<char> unused(kErrorSize);
   if (library()->release(work->handle, unused.data(), unused.size()) == HVD_IN_PROGRESS) {
-    work->inputs.clear();  // never deleted: a library may still use their memory
+    work->inputs.clear();  // never deleted, because a library may still use their memory
     work->outputs.clear();
   }
   finish(work, status, status == HVD_OK ? nullptr : error);

@@ -16,20 +16,21 @@ struct PendingOperation {
   const Operation* operation;
   std::string name;
   Context* context;
-  std::function<void()> done;    // reports the end to TensorFlow
-  std::vector<Tensor*> inputs;   // held until the work is complete; NULL: the output has its memory
+  std::function<void()> done;  // reports the end to TensorFlow
+  // Held until the work is complete; NULL: the output uses the input's memory.
+  std::vector<Tensor*> inputs;
   std::vector<Tensor*> outputs;  // also held, for operations that keep shapes
   hvd_handle handle = 0;
 };
 
-// The number of tensors that ranks exchange: the inputs except the splits and the number of the call.
+// Returns the number of tensors that ranks exchange: all inputs except the splits and the number of the call.
 size_t tensor_count(const PendingOperation& work);
 
 // Frees the work, and reports its failure to TensorFlow, or its success if `message` is NULL.
 void finish(PendingOperation* work, int status, const char* message);
 
-// Passes the outputs of complete work to TensorFlow, frees the work and reports its end. If
-// `status` is not HVD_OK, `error` holds the message; it has room for kErrorSize bytes.
+// Passes the outputs of complete work to TensorFlow, frees the work and reports its end. If `status` is not HVD_OK,
+// `error` contains the message; it has space for kErrorSize bytes.
 void hand_over(PendingOperation* work, int status, char* error);
 
 // Passes the work to the waiter's thread, which then owns it, waits for it and finishes it.

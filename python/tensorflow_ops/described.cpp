@@ -9,8 +9,8 @@ void read_shape(const TfApi& api, const Tensor* tensor, Shape* out) {
   for (size_t d = 0; d < out->size(); ++d) (*out)[d] = api.extent(tensor, static_cast<int>(d));
 }
 
-// Allocates the output for an input, in the input's memory if TensorFlow allows that: holding a reference to the input
-// would prevent it. Returns the input if the output has separate memory, else null.
+// Allocates the output for an input, in the input's memory if TensorFlow allows that: a held reference to the input
+// would prevent the reuse. Returns the input if the output has separate memory, else null.
 Tensor* make_output(const TfApi& api, PendingOperation* work, int index, const Shape& shape,
                     Status* status) {
   int forwarded = -1;
@@ -34,7 +34,7 @@ Tensor* make_output_like(const TfApi& api, PendingOperation* work, int index, Sh
   return make_output(api, work, index, *shape, status);
 }
 
-// The static shape of a graph may be wrong (Tensor.set_shape).
+// Refuses an input whose shape differs from the graph's static shape, which may be wrong (Tensor.set_shape).
 void check_shape(const TfApi& api, const Tensor* input, size_t index, const Shape& promised,
                  Shape* shape, Status* status) {
   read_shape(api, input, shape);

@@ -13,12 +13,12 @@ namespace hvd::tensorflow {
 
 using Shape = std::vector<int64_t>;
 
-// Takes the node's inputs, and allocates the outputs whose shapes are known, in the memory of an input if nothing else
+// Takes the node's inputs, and allocates the outputs whose shapes are known: in the memory of an input if no other code
 // uses that input. `shapes`: the graph's static shapes of the inputs, for an operation that keeps shapes; or empty.
 // Returns false after it has reported an error to TensorFlow.
 bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Shape>& shapes);
 
-// The name of a request, and the names of its tensors if there are several.
+// The name of a request, and, if it has several tensors, the names of its tensors.
 struct Names {
   std::string request;
   std::vector<std::string> tensors;

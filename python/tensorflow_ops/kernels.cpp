@@ -24,8 +24,8 @@ constexpr double kSeconds = 0.01;
 constexpr uint32_t kMostDoublings = 8;
 
 // Bounded inline wait: decides whether, and for how long, the thread of TensorFlow's pool that runs a node waits for
-// the work itself. That saves two wake-ups of other threads. The bound keeps ranks that reach nodes in different
-// orders from a deadlock. After a wasted wait, more and more runs skip it.
+// the work. Such a wait saves two wake-ups of other threads. The bound prevents a deadlock of ranks that reach nodes in
+// different orders. After each wasted wait, more runs skip the wait.
 class InlineWait {
  public:
   explicit InlineWait(bool is_last = false) : is_last_(is_last) {}
@@ -40,12 +40,12 @@ class InlineWait {
  private:
   bool is_last_;
   std::atomic<uint32_t> wasted_{0};  // wasted waits in a row
-  std::atomic<uint32_t> skips_{0};   // number of coming runs that skip the wait
+  std::atomic<uint32_t> skips_{0};   // number of the next runs that skip the wait
 };
 
 bool InlineWait::finishes(PendingOperation* work) {
   if (!is_last_) return false;
-  // Runs of one node may overlap: no run may count below zero.
+  // Runs of one node may overlap, and no run may count below zero.
   for (uint32_t left = skips_.load(); left > 0;) {
     if (skips_.compare_exchange_weak(left, left - 1)) return false;
   }

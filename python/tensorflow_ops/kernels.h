@@ -1,5 +1,5 @@
-// The kernels of all operations, on the CPU: the code that TensorFlow runs for a node of a graph, which submits the
-// tensors to libhorovod. TensorFlow copies tensors of other devices.
+// The kernels of all operations, on the CPU: the code that TensorFlow runs for a node of a graph. A kernel submits the
+// tensors to libhorovod. TensorFlow copies tensors of other devices to the host and back.
 #pragma once
 
 #include "operations.h"

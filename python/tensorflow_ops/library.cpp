@@ -20,7 +20,7 @@ struct Binding {
 };
 
 Binding& binding() {
-  // Never destroyed: TensorFlow's threads may outlive the program's static objects.
+  // The object is never destroyed, because TensorFlow's threads may outlive the program's static objects.
   static Binding* const binding = new Binding;
   return *binding;
 }
@@ -43,7 +43,7 @@ void register_all() {
   api->delete_status(status);
 }
 
-// Operations are registered while tf.load_op_library loads this library, because TensorFlow looks for them then.
+// Registers the operations while tf.load_op_library loads this library, because TensorFlow then looks for them.
 const bool registered = (register_all(), true);
 
 }  // namespace

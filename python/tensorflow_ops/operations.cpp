@@ -80,16 +80,17 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
   OpBuilder* builder = api.new_op(operation.name);
   if (operation.kind >= 0) {
     api.op_attribute(builder, kTypes);
-    api.op_attribute(builder, "tensor_name: string = ''");  // '': numbered when it runs
-    api.op_attribute(builder, "node: string = ''");         // the node's name in its first graph
+    // An empty tensor_name: the call gets a number when it runs.
+    api.op_attribute(builder, "tensor_name: string = ''");
+    api.op_attribute(builder, "node: string = ''");  // the node's name in its first graph
     api.op_attribute(builder, "reduce_op: int = 1");
     api.op_attribute(builder, "root_rank: int = 0");
     api.op_attribute(builder, "prescale_bits: int = 0");  // bits of a double; 0: no factor
     api.op_attribute(builder, "postscale_bits: int = 0");
     api.op_attribute(builder,
-                     "is_last: int = 0");  // 1: a thread may wait briefly, no other work is due
-    // For each tensor with a fixed shape: the number of dimensions, then the dimensions. Empty:
-    // taken from the tensors at run time.
+                     "is_last: int = 0");  // 1: no other work is due, so a thread may wait briefly
+    // For each tensor with a fixed shape: the number of dimensions, then the dimensions. Empty: the shapes come from
+    // the tensors at run time.
     api.op_attribute(builder, "shapes: list(int) = []");
     api.op_input(builder, "tensors: T");
     if (operation.has_splits) api.op_input(builder, "splits: int64");
@@ -101,7 +102,7 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     api.op_output(builder, "number: int32");
   }
   api.op_attribute(builder, "process_set: int = 0");
-  // Other ranks wait even for an unused result, and TensorFlow must not merge two equal calls.
+  // Stateful: other ranks wait even for an unused result, and TensorFlow must not merge two equal calls.
   api.op_is_stateful(builder, true);
   const bool has_output_for_each_input = operation.keeps_shapes && !operation.has_call;
   api.op_shapes(builder, has_output_for_each_input ? &shapes_of_inputs : &shapes_unknown);

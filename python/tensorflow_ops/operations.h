@@ -13,15 +13,16 @@ struct Operation {
   const char* name;    // TensorFlow's name of the operation
   const char* prefix;  // begins the names by which ranks match their tensors
   int32_t kind;        // hvd_op_kind, or -1 for HorovodNumber
-  bool keeps_shapes;   // outputs have the inputs' shapes; else their rows are known at the end
-  bool has_splits;     // one more input and output: rows for and from each rank
-  bool has_call;       // one more input, the last: the number of the function call
+  // Outputs have the shapes of the inputs; otherwise, the number of their rows is known only at the end.
+  bool keeps_shapes;
+  bool has_splits;  // one more input and output: rows for and from each rank
+  bool has_call;    // one more input, the last: the number of the function call
 };
 
 constexpr size_t kOperationCount = 11;
 extern const Operation kOperations[kOperationCount];
 
-// Convert a TF_DataType to its hvd_dtype, or to -1 if it is not registered, and back.
+// dtype_of_tensorflow() converts a TF_DataType to its hvd_dtype, or to -1 if it has none; the other converts back.
 int32_t dtype_of_tensorflow(int dtype);
 int dtype_for_tensorflow(int32_t dtype);
 size_t size_of_dtype(int32_t dtype);

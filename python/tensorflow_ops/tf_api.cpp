@@ -21,7 +21,7 @@ int find_internal(dl_phdr_info* info, size_t, void* found) {
   return 1;
 }
 
-// Finds functions in those libraries of TensorFlow that contain them.
+// Finds functions in the libraries of TensorFlow.
 class TfSymbols {
  public:
   TfSymbols() {
@@ -35,7 +35,7 @@ class TfSymbols {
 
   template <typename Function>
   void find(Function* function, const char* name) {
-    // If this TensorFlow lacks functions, async_kernels.cpp defines them.
+    // async_kernels.cpp defines the functions that this TensorFlow lacks.
     void* found = dlsym(RTLD_DEFAULT, (std::string("horovod_") + name).c_str());
     for (void* library : libraries_) {
       if (library != nullptr && found == nullptr) found = dlsym(library, name);
@@ -132,7 +132,7 @@ bool lies_in(const Ranges& ranges, uintptr_t address) {
   return false;
 }
 
-// Returns whether the address lies in TensorFlow's code. dladdr would read all symbols on each call.
+// Returns whether the address is in TensorFlow's code. dladdr is too slow: it reads all symbols on each call.
 bool is_tensorflow(const void* pointer) {
   static const Ranges at_first = ranges_of_tensorflow();
   const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -142,8 +142,8 @@ bool is_tensorflow(const void* pointer) {
 }  // namespace
 
 std::function<void()> keep(const Done* done) {
-  // In libstdc++, which TensorFlow uses: two words of the callee; the function that copies and
-  // destroys the callee; the function that calls it.
+  // The layout in libstdc++, which TensorFlow uses: two words of the callee; the function that copies and destroys the
+  // callee; the function that calls it.
   const void* words[4];
   static_assert(sizeof words == sizeof(std::function<void()>));
   std::memcpy(words, static_cast<const void*>(done), sizeof words);

@@ -1,6 +1,6 @@
-// The functions of TensorFlow's C API that our operations use, found in the TensorFlow that the process has loaded.
-// This file declares them: TensorFlow's c_api.h, kernels.h, ops.h, tf_tensor.h and tf_status.h guarantee their
-// signatures.
+// The functions of TensorFlow's C API that this project's operations use, found in the TensorFlow that the process has
+// loaded. This file declares the functions: TensorFlow's c_api.h, kernels.h, ops.h, tf_tensor.h and tf_status.h
+// guarantee their signatures.
 #pragma once
 
 #include <cstddef>
@@ -66,14 +66,15 @@ struct TfApi {
   void (*string)(Construction*, const char* name, char* value, size_t size, Status*);
   void (*number)(Construction*, const char* name, int64_t* value, Status*);
   void (*numbers)(Construction*, const char* name, int64_t* values, int size, Status*);
-  StringView (*node_name)(Construction*);  // with the names of inlined calls, outermost first
+  // The result includes the names of inlined calls, outermost first.
+  StringView (*node_name)(Construction*);
   void (*construction_failure)(Construction*, Status*);
 
   int (*input_count)(Context*);
   void (*input)(Context*, int index, Tensor**, Status*);
   Tensor* (*allocate_output)(Context*, int index, int dtype, const int64_t* shape, int dimensions,
                              size_t bytes, Status*);
-  // Reuses an input's memory for an output if nothing else uses that input; the caller must not hold the input then.
+  // Reuses an input's memory for an output if no other code uses that input. The caller must not hold the input.
   Tensor* (*forward_or_allocate)(Context*, const int* inputs, int input_count, int output,
                                  const int64_t* shape, int dimensions, int* forwarded, Status*);
   void (*failure)(Context*, Status*);
@@ -87,9 +88,9 @@ struct TfApi {
   void (*delete_tensor)(Tensor*);
 };
 
-// A callback that outlives the call of the kernel. TensorFlow passes the address of a std::function<void()> among its
-// own arguments, which is invalid once the kernel returns, so this copies it. Empty if the address holds another
-// object, as in a future TensorFlow.
+// Copies a callback so that it outlives the call of the kernel. TensorFlow passes the address of a
+// std::function<void()> among its own arguments, which is invalid once the kernel returns. Empty if the address holds
+// another object, as may happen in a future TensorFlow.
 std::function<void()> keep(const Done* done);
 
 // Returns the API of the process's TensorFlow; NULL if it lacks a function, which `missing_function` then names.

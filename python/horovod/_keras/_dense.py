@@ -11,8 +11,8 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 class Reduction(NamedTuple):
     """The counterpart of horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's function: (arrays,
-    name, compression, op, prescale, postscale, process_set) -> arrays. `name`: the base name of the requests, different
-    for each optimizer."""
+    name, compression, op, prescale, postscale, process_set) -> arrays. `name`: the base name of the requests; each
+    optimizer has another base name."""
 
     compression: Any = None
     sparse_as_dense: bool = False

@@ -37,7 +37,7 @@ def mark_reduced(grad: Any) -> None:
 
 def mark_allreduced(tensor: Any, process_set: ProcessSet) -> Any:
     """Marks the result of an allreduce over this process set that a script has called, and returns it."""
-    tensor._hvd_allreduced = process_set.process_set_id  # a number, because copies and pickles of the tensor carry it
+    tensor._hvd_allreduced = process_set.process_set_id  # a number, which copies and pickles preserve
     return tensor
 
 

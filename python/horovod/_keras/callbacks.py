@@ -1,5 +1,5 @@
 """The callbacks of `horovod.keras.callbacks` and `horovod.tensorflow.keras.callbacks`. `callbacks_for` derives the
-classes for one Keras, which they hold as `_keras`."""
+classes for one Keras, which the classes store as `_keras`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class BroadcastGlobalVariables:
         _share_state(self.model)
         optimizer = self.model.optimizer
         own = optimizer.variables if optimizer is not None else []
-        # Each rank keeps the sum of its own passes: the first pass has already run.
+        # Each rank keeps the sums of its own passes, because the first pass has already run.
         local = {backend.key_of(variable) for variable in self._local + _sums_of_passes(optimizer)}
         variables = [
             variable
@@ -186,7 +186,7 @@ class LearningRateSchedule:
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
         if self.staircase or not self._finds_steps:
             return
-        # The next call of `fit` may continue an epoch, with fewer batches.
+        # The next call of `fit` may continue an epoch with fewer batches.
         self.steps_per_epoch = (self.params or {}).get("steps")
         if not self.steps_per_epoch:
             raise ValueError(
@@ -234,8 +234,8 @@ class LearningRateSchedule:
             self._momentum = float(momentum.numpy())
             optimizer.momentum = self._momentum * factor
         elif isinstance(optimizer, (self._keras.optimizers.SGD, self._keras.optimizers.RMSprop)):
-            # In other versions the compiled step has momentum as a constant, so scale the velocity that the constant
-            # multiplies.
+            # In other versions the compiled step contains the momentum as a constant. Scale the velocity, which the
+            # step multiplies by this constant, instead.
             for name in ("momentums", "_momentums"):
                 for gathered in getattr(optimizer, name, None) or []:
                     gathered.assign(gathered * factor)

@@ -47,7 +47,7 @@ class VariablesState(ObjectState):
         if variables:
             self._broadcast(variables)
         super().sync()
-        self.save()  # last: a failure before this line returns to variables and attributes of one commit
+        self.save()  # last, so that a failure before this line returns to variables and attributes of the same commit
 
 
 def variables_of_model(model: Any, optimizer: Any) -> List[Any]:

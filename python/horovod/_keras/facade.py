@@ -18,8 +18,8 @@ from horovod.process_sets import ProcessSet, global_process_set
 def functions_for(keras: Any) -> Dict[str, Any]:
     """Returns the names that the two modules export besides callbacks. Raises ImportError on other
     backends than tensorflow, torch and jax."""
-    # One function, since the closures below are the exported functions: each needs `keras` and `backend`, and users
-    # see its signature and docstring in help().
+    # This is one function because the closures below are the exported functions: each of them needs `keras` and
+    # `backend`, and help() shows their signatures and docstrings to users.
     backend = backend_of(keras)
     prepare(keras)
 
@@ -62,7 +62,7 @@ def functions_for(keras: Any) -> Dict[str, Any]:
 
     def broadcast_global_variables(root_rank: int) -> Any:
         """In graphs of TensorFlow 1, returns the operation that sets all variables to their values on the rank
-        `root_rank`. RuntimeError in other modes: use BroadcastGlobalVariablesCallback there."""
+        `root_rank`. Raises RuntimeError in other modes: use BroadcastGlobalVariablesCallback there."""
         if framework_of(keras) != "tensorflow":
             raise RuntimeError(
                 "hvd.broadcast_global_variables works in graphs of TensorFlow 1; use "
@@ -93,9 +93,9 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         All ranks must train the same model. With Keras 2 the methods that compute gradients reduce (`minimize`, which
         Model.fit calls, `compute_gradients`, `get_gradients`), and `apply_gradients` takes gradients as they are, with
         one warning where nothing has reduced them. Keras 3 has no such methods: `apply` and `apply_gradients` reduce,
-        but not gradients returned by a DistributedGradientTape; ValueError if such gradients have changed since (by
-        clipping) and a second reduction would give another result (op=hvd.Sum or hvd.Product, and local layers). With a
-        LossScaleOptimizer, which compile adds under mixed_float16, all ranks make a step or none does.
+        but not gradients returned by a DistributedGradientTape; raises ValueError if such gradients have changed since
+        (by clipping) and a second reduction would give another result (op=hvd.Sum or hvd.Product, and local layers).
+        With a LossScaleOptimizer, which compile adds under mixed_float16, all ranks make a step or none does.
         `backward_passes_per_step`: the number of batches whose gradients this rank adds (or averages, if
         `average_aggregated_gradients`) before it reduces and applies them; with Keras 2 a schedule of the learning rate
         then advances once per that number of batches, so divide its numbers of steps. `sparse_as_dense`:
@@ -103,7 +103,7 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         before the sum and by size / f after it. `groups`: a number of groups, or lists of variables, whose gradients
         travel together (on TensorFlow; on other backends all gradients travel together). With op=hvd.Adasum each rank
         makes its own step, and the ranks combine the changes of these steps. `device_dense` and `device_sparse` are
-        accepted for existing scripts. ValueError for bad arguments.
+        accepted for existing scripts. Raises ValueError for bad arguments.
         """
         plan = plan_of(
             keras,
@@ -188,7 +188,7 @@ def functions_for(keras: Any) -> Dict[str, Any]:
     }
 
 
-# The last arguments of the optimizers of `horovod.keras`, in their order there, which is Horovod's.
+# The arguments that `horovod.keras` has last, in its order, which is the order of the original Horovod.
 _LAST = {
     "DistributedOptimizer": (
         "num_groups groups backward_passes_per_step average_aggregated_gradients process_set scale_local_gradients"

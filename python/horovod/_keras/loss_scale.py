@@ -32,7 +32,7 @@ def prepare(keras: Any) -> None:
         _patch(base, "__init__", functools.partial(_initializing, keras))
         return
     base = class_of(keras)
-    for owner in [base, *base.__subclasses__()]:  # one for legacy optimizers, and one for others
+    for owner in [base, *base.__subclasses__()]:  # one class for legacy optimizers, and one for other optimizers
         if "apply_gradients" in vars(owner):
             _patch(owner, "apply_gradients", functools.partial(_applying, keras))
 
@@ -72,8 +72,8 @@ def _checking(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         # Keras calls this before its condition, in each pass, with gradients that the ranks have not yet reduced.
         ours = _distributed(self)
         if ours is None or "_hvd_checks" in self.__dict__ or (ours is self and ours.has_reduced_all()):
-            return original(self, grads)  # also for a derived class that calls the base's method
-        self.__dict__["_hvd_checks"] = True  # bypasses __setattr__, which would track the value
+            return original(self, grads)  # also for a derived class that calls this method of its base
+        self.__dict__["_hvd_checks"] = True  # writes to __dict__, because __setattr__ would track the value
         try:
             finite = original(self, grads)
         finally:
@@ -91,7 +91,7 @@ def _applying(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
             return original(self, pairs, *args, **kwargs)
         from horovod.tensorflow._pass_count import count_of
 
-        # The loss scale stays the same until all passes of a step have been added.
+        # The loss scale does not change until all passes of a step have been added.
         passes = ours._hvd_passes()
         return passes.apply(
             lambda pairs: original(self, _agreed(keras, ours, pairs), *args, **kwargs),

@@ -17,7 +17,7 @@ def _knows(function: Any, argument: str) -> bool:
 
 def prepare(keras: Any) -> None:
     """Patches Model.compile: it accepts the arguments of Keras 2, and does not compile steps with reductions by XLA."""
-    # Patch the class that defines it: Keras would take a method of Model itself for a user's method.
+    # Patch the class that defines the method: Keras would treat a method of Model itself as a method of the user.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
     compile_ = owner.compile
     if getattr(compile_, "_hvd_prepared", False):

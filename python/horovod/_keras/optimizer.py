@@ -13,15 +13,15 @@ from horovod._keras._frameworks import backend_of, is_allreduced, is_reduced, ma
 from horovod._ops import Product, Sum
 from horovod.process_sets import ProcessSet, id_of
 
-# Programs look for this name in the text of an optimizer or in its class.
+# Programs look for the name horovod in the text of an optimizer or in its class.
 _MODULE = "horovod._keras"
 # The next number of an optimizer, by class. Ranks may use several optimizers in different orders or threads, so each
-# optimizer names its requests by its number.
+# optimizer puts its number into the names of its requests.
 _numbers: DefaultDict[str, Iterator[int]] = collections.defaultdict(itertools.count)
 
 
 def _restart_numbers(process_set: int) -> None:
-    # New processes of an elastic job begin at 0, so all processes must.
+    # New processes of an elastic job begin with number 0, so all other processes must do so too.
     if process_set == -1:
         _numbers.clear()
 
@@ -36,7 +36,7 @@ class Distributed:
     _hvd: Dict[str, Any]
 
     def __repr__(self) -> str:
-        # Saved models contain the name of the class's module, so most classes keep that of their base.
+        # Saved models contain the module of the optimizer's class, so most classes keep the module of their base.
         return f"<{_MODULE}.{type(self).__name__} object at {id(self):#x}>"
 
     @property
@@ -83,18 +83,18 @@ class Distributed:
     def _allreduce_grads(self, grads: Sequence[Any], vars: Optional[Sequence[Any]] = None) -> List[Any]:
         """Returns these gradients reduced over all ranks."""
         reduction = self._hvd["reduction"]
-        if hasattr(reduction, "name"):  # TensorFlow names gradients by their tensors
+        if hasattr(reduction, "name"):  # TensorFlow names gradients by tensors
             reduction = reduction._replace(name=f"keras.gradients.{self._hvd_name()}")
         return reduction(grads, vars)
 
     def _hvd_name(self) -> str:
-        """Returns the name of this optimizer in requests: its class name, with a number unless the optimizer is the
-        first of its class. The first call, when the optimizer is built or reduces, chooses the number. An optimizer
-        that only one rank makes, and never uses, therefore takes no number."""
+        """Returns the name of this optimizer in requests: its class name, followed by a number unless the optimizer is
+        the first of its class. The first call, when the optimizer is built or reduces, chooses the number. Therefore an
+        optimizer that only one rank makes, and never uses, takes no number."""
         if "_hvd_named" not in self.__dict__:
             name = type(self).__name__
             number = next(_numbers[name])
-            # Bypass __setattr__, which would track the value as a part of the model.
+            # Write to __dict__: __setattr__ would track the value as a part of the model.
             self.__dict__["_hvd_named"] = f"{name}.{number}" if number else name
         return self.__dict__["_hvd_named"]
 
@@ -109,7 +109,7 @@ class _OfKeras3(Distributed):
 
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
         _refuse_allreduced(self._hvd, grads, variables)
-        # Bypass __setattr__, which would track the value as a part of the model.
+        # Write to __dict__: __setattr__ would track the value as a part of the model.
         self.__dict__["_hvd_reduced"] = {
             self._hvd["key_of"](variable) for grad, variable in zip(grads, variables) if is_reduced(grad)
         }
@@ -205,7 +205,7 @@ class _Keras3(_OfKeras3):
         plan = self._hvd
         if plan["is_traced"](self._iterations.value):
             return
-        had = self.__dict__.setdefault("_hvd_had", {})  # bypasses __setattr__, which would track the value
+        had = self.__dict__.setdefault("_hvd_had", {})  # writes to __dict__, because __setattr__ would track the value
         if (int(self._iterations.value) + 1) % self.gradient_accumulation_steps:
             had.update(
                 (plan["key_of"](variable), variable) for grad, variable in zip(grads, variables) if grad is not None
@@ -222,12 +222,12 @@ class _Keras3(_OfKeras3):
         had.clear()
 
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
-        # Bypass __setattr__, which would track the list as a part of the model.
+        # Write to __dict__: __setattr__ would track the list as a part of the model.
         self.__dict__["_hvd_variables"] = list(trainable_variables)
         return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: Any) -> Any:
-        # Keras calls this once per step, before it uses the gradients, even if it accumulates gradients.
+        # Keras calls this method once per step, before it uses the gradients, even if it accumulates gradients.
         grads = list(grads)
         variables = self.__dict__.get("_hvd_variables")
         if variables is None or len(variables) != len(grads):
@@ -240,7 +240,7 @@ class _Keras3(_OfKeras3):
         return super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables: Any) -> None:
-        # Keras calls this once per step, before any other change of the variables.
+        # Keras calls this method once per step, before any other change of the variables.
         if self._hvd["reduction"].takes_steps:
             copy = self._hvd["copy"]
             self.__dict__["_hvd_starts"] = {id(each): copy(each) for each in variables}
@@ -264,7 +264,7 @@ class _Keras2(Distributed):
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
         """Returns the optimizer's gradients, reduced over all ranks; all ranks must call it."""
-        own = super()  # older optimizers have the name _compute_gradients
+        own = super()  # older optimizers call this method _compute_gradients
         pairs = list((getattr(own, "compute_gradients", None) or own._compute_gradients)(*args, **kwargs))
         variables = [variable for _, variable in pairs]
         self._hvd["record"].note()
@@ -285,7 +285,7 @@ class _Keras2(Distributed):
         )
 
     def _hvd_passes(self) -> Any:
-        # Bypass __setattr__, which would track the value as a part of the model.
+        # Write to __dict__: __setattr__ would track the value as a part of the model.
         if "_hvd_aggregation" not in self.__dict__:
             self.__dict__["_hvd_aggregation"] = self._hvd["aggregate"]()
         return self.__dict__["_hvd_aggregation"]
@@ -366,7 +366,7 @@ def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
         mixin: Type[Any] = _Keras3Around if _is_around(keras, base) else _Keras3
     else:
         mixin = _Keras2
-        # Keras 2 saves an optimizer under the name by which Keras exports its class.
+        # Keras 2 saves an optimizer under the name by which Keras exports the optimizer's class.
         exported = {key: vars(base)[key] for key in ("_keras_api_names", "_keras_api_names_v1") if key in vars(base)}
         if exported:
             more.update(exported, __module__=_MODULE)
@@ -474,7 +474,7 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, 
             f"{type(optimizer).__name__}; give it the optimizer inside, and make a "
             f"{type(optimizer).__name__} of the result."
         )
-    # from_config would look up the class of the inner optimizer by name, and Keras does not find all such classes.
+    # from_config would find the inner optimizer's class by name, but Keras does not know the names of all classes.
     inner = optimizer.inner_optimizer
     config["inner_optimizer"] = type(inner).from_config(inner.get_config())
     return made(**config)

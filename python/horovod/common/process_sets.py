@@ -10,5 +10,5 @@ from horovod.process_sets import (
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
 
-# Existing code calls this function with the id of a set.
+# Existing code calls the function by this name, with the id of a set.
 _temp_process_set_object = _sets.registered

@@ -62,7 +62,7 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) 
 
 
 def check_installed_version(name: str, version: str, exception: Optional[Exception] = None) -> None:
-    """Does nothing: no code is compiled against one version of a framework."""
+    """Does nothing, because no code of this package is compiled against one version of a framework."""
 
 
 def get_ext_suffix() -> str:
@@ -118,7 +118,7 @@ def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Option
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Returns whether the version `ver`, such as "2.15.1", is `target` or later. ValueError for a `target` that
+    """Returns whether the version `ver`, such as "2.15.1", is `target` or later. Raises ValueError for a `target` that
     is not three numbers."""
     if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", target):
         raise ValueError(f"target is {target!r}; give three numbers, such as '2.15.0'.")

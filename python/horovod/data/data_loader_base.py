@@ -40,8 +40,8 @@ class _Preparation:
         self._ended = threading.Event()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True, name="horovod-data")
-        # At exit, Python would end a thread that returns from a framework's C++ code while C++ frames are active, which
-        # aborts the process.
+        # If a thread returns from a framework's C++ code during exit, Python ends the thread while C++ frames are
+        # active, which aborts the process. Therefore end the thread first.
         atexit.register(self._end, self._AT_EXIT)
         self._thread.start()
 
@@ -95,8 +95,8 @@ class _Preparation:
 
 
 class AsyncDataLoaderMixin:
-    """A mixin before a BaseDataLoader in a class's list of bases: a thread makes batches, while the training uses
-    earlier ones.
+    """A mixin to put before a BaseDataLoader in a class's list of bases: a thread makes batches, while the training
+    uses the previous batches.
 
         class Loader(AsyncDataLoaderMixin, MyLoader): ...
     """

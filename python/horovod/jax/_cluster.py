@@ -42,12 +42,12 @@ def register() -> None:
 
         @classmethod
         def get_local_process_id(cls) -> Optional[int]:
-            # A rank that is alone on its host, or has its own GPU, uses all devices that it sees.
+            # A rank that is alone on its host, or has a separate GPU, uses all devices that it sees.
             is_alone = os.environ.get("HOROVOD_LOCAL_SIZE", "1") == "1"
             has_one = os.environ.get("CUDA_VISIBLE_DEVICES", ",").count(",") == 0
             return None if is_alone or has_one else int(os.environ["HOROVOD_LOCAL_RANK"])
 
-    # The class has appended itself to the list, after the environment of a Slurm allocation.
+    # JAX has appended this class to the list, after the environment of a Slurm allocation.
     if HorovodCluster in kinds:
         kinds.remove(HorovodCluster)
         kinds.insert(0, HorovodCluster)

@@ -42,7 +42,7 @@ class _Program:
 
 
 def _program_of(ctx: Any) -> _Program:
-    # All parts of a lowering share the list of objects that JAX keeps alive with the program.
+    # All parts of a lowering share one list of objects that JAX keeps alive with the program.
     kept = ctx.module_context.keepalives
     for each in kept:
         if isinstance(each, _Program):
@@ -55,7 +55,7 @@ def _program_of(ctx: Any) -> _Program:
 
 def _base_name(ctx: Any, program: _Program, request: Request) -> str:
     base = request.name or program.next_name(request.prefix, id_of(request.process_set))
-    # jax.checkpoint repeats the call for the gradient, perhaps while the first call is in flight.
+    # jax.checkpoint repeats the call for the gradient, possibly while the first call is in flight.
     return base + ".remat" * str(ctx.name_stack).count("rematted_computation")
 
 
@@ -123,7 +123,7 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
     lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True), multiple_results=True)
-    # The token of our effect orders the callback, instead of the token of io_callback's effect.
+    # Order the callback by the token of our effect, instead of the token of io_callback's effect.
     inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_ordered_effect)}))
     results = lowering(inner, *operands)
     _set_token(ctx, inner.tokens_out.get(_io_effect))
@@ -143,7 +143,7 @@ def _make_primitive(lower: Callable[..., Any], effect: Callable[[], Any], **lowe
 
     made.def_effectful_abstract_eval(abstract)
     made.def_impl(run_now)
-    # Each call of a program has a unique name, so that no two calls can share one lowering.
+    # Each call of a program has a unique name, so two calls must not share one lowering.
     if "cacheable" in inspect.signature(mlir.register_lowering).parameters:
         lowering["cacheable"] = False
     mlir.register_lowering(made, lower, **lowering)
@@ -187,10 +187,10 @@ for _allowed in (
 
 
 def _begin_each_program_anew() -> None:
-    """JAX passes the token of a program to the next program. The token of a failed program would fail all later
-    programs, even after a restart of Horovod. Programs run one after the other, so their order needs no token. All
-    programs therefore begin with one token for each list of devices: with a new token, JAX would copy it to the devices
-    for each program."""
+    """Begins each program with the same tokens. JAX passes the token of a program to the next program, so the token of
+    a failed program would fail all later programs, even after a restart of Horovod. Programs run one after another, and
+    need no token for their order. All programs therefore begin with one token for each list of devices: JAX would copy
+    a new token to the devices for each program."""
     tokens = dispatch.RuntimeTokenSet
     take, keep = tokens.get_token_input, tokens.set_token_result
     first: Dict[Tuple[Any, ...], Any] = {}

@@ -17,8 +17,8 @@ from horovod.exceptions import (
 # JAX's own error class; older versions raise XLA's.
 JaxRuntimeError: Type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)
 
-# The message of jax_ops/handler.cpp, after XLA's name of the kind of error, and the last line of a
-# callback's traceback.
+# Matches the message of jax_ops/handler.cpp, after XLA's name of the kind of error. The next pattern matches the last
+# line of a callback's traceback.
 _TEXT = re.compile(r"(?:(INVALID_ARGUMENT|UNIMPLEMENTED|INTERNAL)[^\n]*?: )?Horovod: (.*)", re.DOTALL)
 _RAISED = re.compile(r"^(?:horovod\.exceptions\.)?(Horovod\w+): (.*)", re.MULTILINE)
 _KINDS = {

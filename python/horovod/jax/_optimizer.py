@@ -37,7 +37,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
     ]
     received = iter(_ops.run_all(handle for handle in handles if handle is not None))
     results = [leaf if handle is None else _received(next(received), leaf) for leaf, handle in zip(leaves, handles)]
-    # Only one rank warns.
+    # One rank warns for all.
     if _basics.size() > 1 and _basics.rank() == (1 if root_rank == 0 else 0):
         _dropped.note(leaves, results)
     return jax.tree_util.tree_unflatten(tree, results)

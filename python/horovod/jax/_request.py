@@ -24,7 +24,7 @@ class Request(NamedTuple):
     """The fields of hvd_submission in include/horovod/horovod.h."""
 
     kind: Kind
-    name: Optional[str]  # None: the call gets a number
+    name: Optional[str]  # None: the call gets a number as its name
     process_set: ProcessSet
     reduce_op: int = 1
     root_rank: int = 0

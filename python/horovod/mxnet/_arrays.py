@@ -80,7 +80,7 @@ def _empty(shape: Any, like: Any) -> Any:
 
 
 def _address(array: Any) -> int:
-    # MXNet computes in the background: wait for pending operations on the array.
+    # MXNet computes in the background, so wait for pending operations on the array.
     check_call(_LIB.MXNDArrayWaitToWrite(array.handle))
     return pointer(array)
 

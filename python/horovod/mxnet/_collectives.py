@@ -123,7 +123,7 @@ def _allreduce(
     number = id_of(process_set)
     if base is None:
         full = _ops.full_name("allreduce", name, number)
-        name = full.partition(".")[2]  # counted here, in the order of the calls
+        name = full.partition(".")[2]  # count the call here, in the order of the program's calls
     else:
         full = f"grouped_allreduce.{base}"
     for tensor in tensors:

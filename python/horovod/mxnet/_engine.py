@@ -62,19 +62,19 @@ class _Pending(NamedTuple):
 
     start: Callable[[], int]
     name: str
-    arrays: Sequence[Any]  # the arrays that the collective reads and changes
+    arrays: Sequence[Any]  # the arrays that the collective reads or changes
     is_reduce: bool
 
 
 _tokens = itertools.count(1)
-_pending: Dict[int, _Pending] = {}  # key: token. The engine never begins work on arrays that failed.
+_pending: Dict[int, _Pending] = {}  # key: token
 _latest: Dict[str, int] = {}  # tokens, by the names of pending collectives
 _waits: Dict[int, threading.Event] = {}
 _started: queue.SimpleQueue[Tuple[int, _OnComplete, int]] = queue.SimpleQueue()
 _failures: List[Exception] = []  # errors that later calls raise
 # Errors after which Horovod stays usable: MXNet reports them where a result is read.
 _PASSING = (ValueError, NotImplementedError)
-# With oneDNN, MXNet keeps some arrays in blocked layouts. The name is that of NDArray::Reorder2DefaultAsync.
+# With oneDNN, MXNet keeps some arrays in blocked layouts. This is the symbol of NDArray::Reorder2DefaultAsync.
 _reorder = getattr(_LIB, "_ZNK5mxnet7NDArray20Reorder2DefaultAsyncEv", None)
 _turns: Dict[str, Any] = {}  # dummy arrays: the engine runs operations that change one of them in order
 _thread: Optional[threading.Thread] = None
@@ -114,7 +114,7 @@ def _kept(buffer: Any) -> Any:
     return buffer
 
 
-_errors: List[Any] = []  # few: each error ends a training
+_errors: List[Any] = []  # kept forever; there are few, because each error ends a training
 
 
 def _copied(address: int) -> _OnComplete:
@@ -199,7 +199,7 @@ def _wait_for(tokens: Sequence[int], limit: Optional[float] = None) -> None:
 
 
 _ops.also_complete(wait_all)
-# Before a fork, MXNet waits for its engine while this thread holds the GIL, which `_wait` needs.
+# Before a fork, MXNet waits for its engine while this thread holds the GIL, which the callback `_wait` needs.
 os.register_at_fork(before=wait_all)
 if sys.version_info < (3, 10):  # later versions start programs by vfork, before which MXNet does not wait
     sys.addaudithook(lambda event, _: wait_all() if event == "subprocess.Popen" else None)
@@ -222,10 +222,10 @@ def reduce(arrays: Sequence[Any], start: Callable[[], int], name: str) -> None:
     an earlier reduction."""
     if _failures:
         failure, _failures[:] = _failures[0], []
-        _turns.clear()  # the engine has marked these arrays as failed too
+        _turns.clear()  # the engine has marked the dummy arrays as failed too
         raise failure
     earlier = _pending.get(_latest.get(name, 0))
-    if earlier is not None and not earlier.is_reduce:  # reductions alone use a turn array
+    if earlier is not None and not earlier.is_reduce:  # only reductions use a dummy array
         wait_for(name)
     if name not in _turns:
         _turns[name] = mxnet.nd.zeros((1,))
@@ -243,7 +243,7 @@ def _collect(
         _basics.after_shutdown(_end)
         _ends = True
     if _reorder is not None:
-        for array in inputs:  # a reordering in `_begin` would wait for its own operation
+        for array in inputs:  # a reordering in `_begin` would wait for the operation that runs it
             _reorder(array.handle)
     token = next(_tokens)
     read = [] if outputs is inputs else inputs
@@ -276,7 +276,7 @@ def _push(function: Any, token: int, read: Sequence[Any], changed: Sequence[Any]
 
 
 def _end() -> None:
-    # The job is over: the work in flight has failed, and the engine must receive the errors while Python still runs.
+    # The job is over: the pending work has failed, and the engine must receive the errors while Python still runs.
     global _ends
     _ends = False
     wait_all()

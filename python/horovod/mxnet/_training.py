@@ -54,7 +54,7 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
             kind = "grouped_allreduce" if len(arrays) > 1 else "allreduce"
             _engine.reduce(arrays, functools.partial(start, _engine.Computed()), f"{id_of(process_set)}.{kind}.{name}")
         else:
-            _engine.wait_all()  # work of the same name must not be submitted twice
+            _engine.wait_all()  # two works of one name must not be submitted at once
             handles.append(start(_arrays))
     _ops.run_all(handles)
 
@@ -150,7 +150,7 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
         )
 
 
-# An attribute of the function keeps the trainers when this module is imported again.
+# Stored as an attribute of the function, so that the trainers survive when this module is imported again.
 _trainers: weakref.WeakSet = vars(mxnet.gluon.utils.clip_global_norm).setdefault("_hvd_trainers", weakref.WeakSet())
 
 
@@ -192,7 +192,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
     ) -> None:
         """`params`, `optimizer`, `optimizer_params`: as for mxnet.gluon.Trainer. `compression`: the type of gradients
         in transfer, `Compression.none` or `.fp16`. `prefix`: begins the gradients' names, for two trainers in one
-        program. For the others see `DistributedOptimizer`. ValueError for invalid arguments."""
+        program. For the others see `DistributedOptimizer`. Raises ValueError for invalid arguments."""
         if not isinstance(optimizer, (str, mxnet.optimizer.Optimizer)):
             raise ValueError(
                 "DistributedTrainer takes an mxnet.optimizer.Optimizer or the name of one, "
@@ -268,7 +268,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] 
 
     `params`: a dict of arrays, or Gluon's `collect_params()`, with the same names and shapes on all ranks; parameters
     whose shapes are not known yet are broadcast when they get values. `prefix`: begins their names, for two models in
-    one program. ValueError for anything else.
+    one program. Raises ValueError for anything else.
     """
     if not hasattr(params, "items"):
         raise ValueError(

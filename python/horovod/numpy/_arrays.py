@@ -35,7 +35,7 @@ COMPLEX = {numpy.dtype("complex64"): Dtype.FLOAT32, numpy.dtype("complex128"): D
 
 def number_of(dtype: numpy.dtype) -> Optional[int]:
     """Returns the library's number of a dtype, or of its real dtype; None if the library does not know it."""
-    # numpy has no bfloat16; JAX uses that of ml_dtypes.
+    # numpy has no bfloat16, so JAX uses the bfloat16 of ml_dtypes.
     return Dtype.BFLOAT16 if dtype.name == "bfloat16" else DTYPES.get(dtype, COMPLEX.get(dtype))
 
 

@@ -50,7 +50,7 @@ __all__ = [
     "synchronize",
 ]
 
-# The native module uses these values to recognise an array that needs no copy.
+# By these values, the native module recognises an array that needs no copy.
 _PLAIN: Tuple[Any, ...] = (numpy.ndarray, {}, None)
 _submit = functools.partial(_frontend.elementwise, _arrays)
 _allreduce = functools.partial(_frontend.allreduce, _submit)

@@ -16,7 +16,7 @@ from horovod.runner._job import RemoteError, call_on_all
 
 __all__ = ["RemoteError", "__version__", "run"]
 
-# For existing scripts, which fill it and pass it to `horovod.runner.launch._run`.
+# For existing scripts, which set its attributes and pass it to `horovod.runner.launch._run`.
 _HorovodArgs = _arguments.HorovodArgs
 
 

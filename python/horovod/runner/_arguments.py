@@ -112,7 +112,7 @@ def flags_of(arguments: Any) -> List[str]:
 
 
 def command_of(arguments: Any) -> List[str]:
-    """Returns the words of the command. ValueError without a command."""
+    """Returns the words of the command. Raises ValueError without a command."""
     command = shlex.split(arguments.command) if isinstance(arguments.command, str) else arguments.command
     if not command:
         raise ValueError("horovod.runner.launch._run: set run_func or command.")

@@ -37,7 +37,7 @@ def taken_key(rank: int) -> str:
 
 
 def cloudpickle() -> Any:
-    """Returns the module cloudpickle. ImportError with one sentence if it is missing."""
+    """Returns the module cloudpickle. Raises ImportError with one sentence if it is missing."""
     try:
         import cloudpickle as found
     except ImportError:
@@ -63,15 +63,15 @@ def pack_call(path: List[str], func: Callable[..., Any], args: tuple, kwargs: Di
 def import_path(path: List[str], first: int, own: List[str]) -> List[str]:
     """Returns the import path of a rank, on which each name finds the same module as in the caller. `path`: the
     caller's path, whose `first` entries precede its standard library; `own`: the rank's path."""
-    # -m puts the working folder first; the caller's path has the folder only if -m started the caller.
+    # With -m, Python puts the working folder first; the caller's path has it only if -m started the caller too.
     begin = 1 if own and own[0] == os.getcwd() else 0
     return list(dict.fromkeys([*path[:first], *own[begin:], *path[first:], *own[:begin]]))
 
 
 def unpack_call(data: bytes) -> Tuple[List[str], int, Callable[[], Any]]:
     """Returns the caller's import path, the number of its entries before the standard library, and a function that
-    makes the call. RuntimeError if the caller has another version of Python: its compiled code may mean something else
-    in this version."""
+    makes the call. Raises RuntimeError if the caller has another version of Python: its compiled code may mean
+    something else in this version."""
     python, path, first, call = pickle.loads(data)
     if python != _python():
         raise RuntimeError(
@@ -95,7 +95,7 @@ class Outcome(NamedTuple):
     # The rank and generation at the end of the call, in an elastic job.
     rank: int = -1
     generation: int = 0
-    # The exception; the caller may lack its class, and then `error` has its message.
+    # The exception. If the caller lacks its class, `error` has the exception's message.
     pickled: bytes = b""
 
     def rank_of(self, process: int) -> int:
@@ -125,7 +125,7 @@ def pack_error(error: BaseException, remark: str = "") -> bytes:
     pickled = b""
     try:
         pickled = cloudpickle().dumps(error)
-        pickle.loads(pickled)  # exceptions with other arguments than their message cannot be created again
+        pickle.loads(pickled)  # unpickling fails for exceptions whose arguments are not only their message
     except Exception:
         pickled = b""
     words = RuntimeError(f"{type(error).__name__}: {error}")

@@ -10,8 +10,8 @@ _lifelines: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def keep_from_children(end: Any) -> Any:
-    """Returns the open socket or file. A forked child gets /dev/null instead: if the child had a copy, the peer
-    would treat this process as alive until that child ends too."""
+    """Returns the open socket or file. A forked child gets /dev/null in its place: with a copy in the child, the peer
+    would treat this process as alive until the child ends too."""
     _lifelines.add(end)
     return end
 
@@ -27,7 +27,7 @@ def _leave() -> None:
     if numbers:
         null = os.open(os.devnull, os.O_RDWR)
         for number in numbers:
-            # The objects stay in the child and close their numbers later, when these must not belong to other files.
+            # The objects remain in the child and close their numbers later, which must then not belong to other files.
             os.dup2(null, number, inheritable=False)
         os.close(null)
 

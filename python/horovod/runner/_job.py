@@ -19,7 +19,7 @@ from horovod.runner._store import Store, StoreError
 
 _SENTENCE = b"horovodrun: "
 _BEGINS = re.compile(r"generation (\d+): \d+ ranks")
-# The number of output lines that belong to a sentence of the launcher that ends with a colon.
+# The maximum number of output lines that belong to a sentence of the launcher that ends with a colon.
 _QUOTED_LINES = 20
 # The time limit for the launcher's end after its store has refused a request.
 _REFUSED_SECONDS = 5.0
@@ -35,7 +35,7 @@ class RemoteError(RuntimeError):
         self.trace = trace
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # By default, pickle creates an exception again from its message alone.
+        # By default, pickle would create the exception from its message alone.
         return type(self), (self.rank, self.trace)
 
 
@@ -45,7 +45,7 @@ class _Launcher:
     def __init__(self, flags: List[str], python: str) -> None:
         ours, its = (keep_from_children(_above_standard(end)) for end in socket.socketpair(socket.AF_UNIX))
         for stream in (sys.stdout, sys.stderr):
-            _flush(stream)  # show the program's own output before that of the ranks
+            _flush(stream)  # show the program's own output before the ranks' output
         with its:
             self._process = subprocess.Popen(
                 [_program.find(), *flags, "--store-fd", str(its.fileno()), python, "-m", "horovod.runner.run_task"],
@@ -116,7 +116,7 @@ class _Launcher:
         self.socket.close()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            self._process.send_signal(signal.SIGCONT)  # a stopped process would not handle the signal that ends it
+            self._process.send_signal(signal.SIGCONT)  # a stopped process does not handle the signal that ends it
         self.wait()
 
 
@@ -130,8 +130,8 @@ def _above_standard(end: socket.socket) -> socket.socket:
 
 
 def _show(text: str) -> None:
-    """Writes to standard error if the program has a working stream. The job must not depend on it, nor wait for a
-    reader of its output."""
+    """Writes to standard error if the program has a working stream. The job must not depend on the stream, and must not
+    wait for a reader of its output."""
     try:
         try:
             sys.stderr.write(text)
@@ -269,7 +269,7 @@ def _messages(launcher: _Launcher, store: Store, call: bytes) -> Iterator[Tuple[
             for key in keys:
                 name = key[len(_calls.RESULTS) :]
                 if "/" in name or name in known:
-                    continue  # a part of a value, or a repetition
+                    continue  # part of a value, or a repetition
                 known.add(name)
                 message = store.get(key)
                 store.put(f"{_calls.TAKEN}{name}", b"")

@@ -211,7 +211,8 @@ class Store:
 
 
 def _number(text: str) -> Optional[int]:
-    """Returns a decimal number without a sign, or None. str.isdigit() also accepts digits that int() rejects."""
+    """Returns a number of decimal digits without a sign, or None. str.isdigit() also accepts digits that int()
+    rejects."""
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
 

@@ -14,13 +14,13 @@ from horovod.runner._job import call_on_all
 
 def parse_args(args: Optional[Sequence[str]] = None) -> _arguments.HorovodArgs:
     """Returns the flags and the command of a command line of the original's horovodrun, by default of this process.
-    SystemExit for invalid arguments."""
+    Raises SystemExit for invalid arguments."""
     return _arguments.parse(args)
 
 
 def _run(args: Any) -> Optional[List[Any]]:
-    """Runs a job that `horovod.runner._HorovodArgs` or `parse_args` describes. Returns the results of
-    `run_func` by rank, or None for a command. RuntimeError if the job fails."""
+    """Runs a job that `horovod.runner._HorovodArgs` or `parse_args` describes. Returns the results of `run_func` by
+    rank, or None for a command. Raises RuntimeError if the job fails."""
     flags = _arguments.flags_of(args)
     if getattr(args, "run_func", None) is not None:
         call = _calls.pack_call(sys.path, args.run_func, (), {})
@@ -43,7 +43,8 @@ def _run(args: Any) -> Optional[List[Any]]:
 
 
 def run_commandline() -> None:
-    """Replaces this process by the launcher, with this process's arguments. FileNotFoundError if it is missing."""
+    """Replaces this process by the launcher, with this process's arguments. Raises FileNotFoundError if it is
+    missing."""
     program = _program.find()
     os.execv(program, [program, *sys.argv[1:]])
 

@@ -13,8 +13,8 @@ from horovod.runner import _calls
 from horovod.runner._store import Store, StoreError
 
 
-# The time limit for a rank's process after the function: until it reports its exception, and, if the function raised,
-# until the launcher ends it so that the other ranks end too.
+# Time limits for a rank's process after the function: until the rank reports its exception, and, if the function raised
+# one, until the launcher ends the rank so that the other ranks end too.
 _EXPLAIN_SECONDS = 5.0
 _FAILED_SECONDS = 30.0
 
@@ -41,13 +41,13 @@ def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
         raise
     except BaseException as error:  # also asyncio.CancelledError and the program's own classes
         failure, outcome = error, _calls.pack_error(error)
-    if os.getpid() != process:  # a forked child of the function, whose outcome is not the rank's
+    if os.getpid() != process:  # this is a forked child of the function, whose outcome is not the rank's outcome
         if failure is not None:
             traceback.print_exception(type(failure), failure, failure.__traceback__)
         return 0 if failure is None else 1
     try:
         store.put(_calls.result_key(rank), _calls.sign(outcome, key))
-        # The launcher holds the store, and may end as soon as the last rank ends.
+        # The launcher contains the store, and may end as soon as the last rank ends.
         store.get(_calls.taken_key(rank))
     except (OSError, StoreError):
         if failure is not None:  # the caller has not received the failure

@@ -18,7 +18,7 @@ def step(
 ) -> Any:
     """Calls apply(), which changes `variables`. Then sets them to their former values plus the result of `reduce` on
     the changes. In a graph of TensorFlow 1, returns the operation to run."""
-    # In such a graph, reading a variable may return a reference instead of a copy.
+    # In such a graph, reading a variable may return a reference instead of a copy, so copy the value.
     starts = [tf.raw_ops.DeepCopy(x=variable.read_value()) for variable in variables]
     with tf.control_dependencies(_in_graph(starts)):
         applied = apply()

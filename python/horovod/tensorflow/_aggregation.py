@@ -26,7 +26,7 @@ from horovod.tensorflow._graph_updates import GraphUpdates, about_closures
 from horovod.tensorflow._reduction import key_of
 
 Pairs = List[Tuple[Any, Any]]
-_MOST_PASSES = 32  # maximum number of passes computed before the first of them is applied
+_MOST_PASSES = 32  # maximum number of passes that may be computed before the first of them is applied
 _MOST_OPERATIONS = 10000  # maximum number of operations searched between the gradients of a pass and their use
 
 
@@ -219,8 +219,8 @@ class LocalAggregation:
 
 
 def _keys_of(grads: Sequence[Any], variables: Sequence[Any]) -> List[Key]:
-    # The n-th gradient of a variable is added to its n-th sum. Entries with gradients are counted first, because None
-    # stands for a missing gradient.
+    # The n-th gradient of a variable is added to its n-th sum. Entries with gradients are counted first, because an
+    # entry None stands for a missing gradient.
     counts: Dict[Any, int] = {}
     keys: List[Any] = [None] * len(grads)
     refs = [key_of(variable) for variable in variables]
@@ -237,7 +237,7 @@ def _is_there(grad: Any) -> bool:
 
 
 def _identity(grad: Any) -> Any:
-    # A later tensor may reuse the id of a deleted tensor.
+    # A new tensor may have the id of a deleted tensor, so use weak references.
     tensor = grad.values if isinstance(grad, tf.IndexedSlices) else grad
     return weakref.ref(tensor) if tf.executing_eagerly() else getattr(tensor, "op", None)
 
@@ -274,7 +274,7 @@ def _choose(condition: Any, then: Callable[[], List[Any]], otherwise: Callable[[
         dense[:] = [not isinstance(value, tf.IndexedSlices) for value in values]
         return values
 
-    def second() -> List[Any]:  # a reduction may make tensors of IndexedSlices
+    def second() -> List[Any]:  # a reduction may turn IndexedSlices into tensors
         return [tf.convert_to_tensor(value) if is_dense else value for value, is_dense in zip(otherwise(), dense)]
 
     chosen = tf.cond(condition, first, second)

@@ -26,7 +26,7 @@ from tensorflow.python.ops import control_flow_v2_func_graphs as control_flow
 from tensorflow.python.ops.control_flow_ops import WhileContext
 
 _NOT_FUNCTIONS = (control_flow.CondBranchFuncGraph, control_flow.WhileCondFuncGraph, control_flow.WhileBodyFuncGraph)
-_BASE = 1000003  # a call in a call: outer * _BASE + inner
+_BASE = 1000003  # base of the numbers of nested calls: outer * _BASE + inner
 
 # For each function: the number of its call.
 _captured: weakref.WeakKeyDictionary[tf.Graph, tf.Tensor] = weakref.WeakKeyDictionary()
@@ -120,7 +120,7 @@ def number_of_gradient(op: Any, graph: tf.Graph) -> Optional[tf.Tensor]:
     with its own number."""
     if not op.type.endswith("InCall"):
         return None
-    forward = op.inputs[-1]  # a tape passes its own object for the operation, without `graph`
+    forward = op.inputs[-1]  # a tape passes another object in place of the operation, without the attribute `graph`
     function = _function(graph)
     if not isinstance(function, FuncGraph) or function is _function(forward.graph):
         return forward

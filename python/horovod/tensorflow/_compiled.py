@@ -68,7 +68,7 @@ def _own_folder() -> Iterator[str]:
         return
     lock = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # without a lock, two processes may both compile
+        with contextlib.suppress(OSError):  # without a lock, two processes may compile at the same time
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:

@@ -6,7 +6,7 @@ from typing import AbstractSet, Any, Dict, List, Sequence, Tuple
 
 import tensorflow as tf
 
-# A variable, and the index of its gradient in one pass: a list may contain a variable twice.
+# The key of a variable, and the index of its gradient in one pass, because a list may contain a variable twice.
 Key = Tuple[Any, int]
 
 
@@ -140,7 +140,7 @@ class GradientSums:
         number of passes so far."""
         new = [key for key in grads if key not in self._sums]
         if new:
-            with tf.init_scope():  # also during tracing: the variables must not belong to the function
+            with tf.init_scope():  # also during tracing, because the variables must not belong to the traced function
                 block = _Block({key: _Sum(variables[key], grads[key]) for key in new})
             self._blocks.append(block)
             self._sums.update(block.sums)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from horovod.tensorflow._gradient_sums import Key, as_group, as_operations
 from horovod.tensorflow._reduction import key_of
 
-_MOST_SETS = 64  # number of sets of variables that may have gradients in one step
+_MOST_SETS = 64  # maximum number of sets of variables that may have gradients in one step
 
 
 class _Update:

@@ -53,8 +53,8 @@ def _load() -> Any:
 
 
 def _run_in_any_order() -> None:
-    # A tf.function runs stateful operations one after another in program order, unless they are listed here.
-    # Collectives would then not overlap, nor match the collectives of ranks with another order.
+    # A tf.function runs stateful operations one after another in program order, unless they are in this list.
+    # Collectives that run so would not overlap, and would not match the collectives of ranks with another order.
     from tensorflow.python.framework import auto_control_deps
 
     ours = frozenset(
@@ -67,7 +67,7 @@ def _run_in_any_order() -> None:
     )
     if hasattr(auto_control_deps, "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"):
         auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= ours
-    else:  # TensorFlow 2.4 then does not run an operation whose result is unused
+    else:  # TensorFlow 2.4 then skips an operation whose result is unused
         auto_control_deps._ALL_DENYLISTED_OPS |= ours
 
 

@@ -116,7 +116,7 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor], ignore
     if tf.executing_eagerly():
         return name or ""
     graph = tf.compat.v1.get_default_graph()
-    # A branch's name ends in a number that differs between ranks (unique_fn_name of TensorFlow).
+    # The name of a branch ends in a number that differs between ranks (unique_fn_name of TensorFlow). Remove it.
     own = re.sub(r"_\d+$", "", getattr(graph, "name", None) or "")
     prefix = f"{own}/" if own else ""
     if name is not None:
@@ -124,7 +124,7 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor], ignore
         scoped = f"{scope}/{name}" if scope and not ignore_name_scope else name
         return _unique(graph, op, prefix + scoped)
     source = re.sub(r"[^A-Za-z0-9_./-]", "_", getattr(tensors[0], "name", "") or "")
-    # The names of captured constants are numbers, which also differ between ranks.
+    # The names of captured constants are numbers, which also differ between ranks. Replace them.
     source = re.sub(r"(^|/)\d+(_\d+)?$", r"\1captured", source)
     return _unique(graph, op, f"{prefix}{op}_{source}")
 
@@ -329,7 +329,7 @@ def _described(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
     name, process_set = _given_name(op), op.get_attr("process_set")
     if tf.executing_eagerly():
         return name and name + ".gradient", process_set, None
-    # One operation may have several gradients in a graph, one for each loss.
+    # One operation may have several gradients in a graph, one for each loss, so make the name unique.
     graph = tf.compat.v1.get_default_graph()
     unique = _unique(graph, "gradient", f"{name or op.type}.gradient")
     return unique, process_set, _calls.number_of_gradient(op, graph)

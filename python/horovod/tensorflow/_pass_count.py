@@ -19,7 +19,7 @@ def count_of(optimizer: Any, steps: int) -> Optional[Callable[[], Any]]:
         return None
     if os.environ.get("HOROVOD_COUNT_PASSES", "").strip().lower() in ("1", "true", "yes", "on"):
         with tf.init_scope():
-            iterations = optimizer.iterations  # older optimizers create it now
+            iterations = optimizer.iterations  # older optimizers create the variable at this access
         return lambda: iterations.assign_add(1)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if any(callable(getattr(inner, name, None)) for name in ("_learning_rate", "learning_rate")):

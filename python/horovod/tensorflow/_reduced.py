@@ -65,7 +65,7 @@ def may_have_run(grads: Sequence[Any], variables: Sequence[Any], calls_before: i
             return True
         if not _are_inputs(graphs[-1], grads):
             return False
-    # A function that reduces but applies no gradients may have run too.
+    # A function may have run that reduces but applies no gradients.
     return _calls != calls_before or any(
         record.has_others or any(map(record.kind_of, variables))
         for record in _graphs.values()
@@ -99,7 +99,7 @@ def _sources(grads: Sequence[Any]) -> Iterator[_Record]:
 
 
 def _plain(variable: Any) -> Any:
-    value = getattr(variable, "value", None)  # the TensorFlow variable in a variable of Keras 3
+    value = getattr(variable, "value", None)  # the variable of TensorFlow in a variable of Keras 3
     return value if isinstance(value, tf.Variable) else variable
 
 

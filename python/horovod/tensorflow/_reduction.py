@@ -23,13 +23,13 @@ def key_of(variable: Any) -> Any:
 
 
 # Maximum size of one gradient, and of all gradients, that wait for the end of backpropagation in a graph. On one host
-# the ranks' own cores move the data, so an early start has no benefit.
+# the ranks' own cores move the data, so starting early has no benefit.
 _LIMITS_ON_ONE_HOST = (4 << 20, 16 << 20)
 _LIMITS_BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
 
 def _on_one_host() -> bool:
-    # In an elastic job, new ranks must make the same choice as ranks that began on one host.
+    # In an elastic job, new ranks must make the same choice as the ranks that began on one host.
     return _basics.size() == _basics.local_size() and not _basics.is_elastic()
 
 
@@ -109,8 +109,8 @@ class Reduction(NamedTuple):
 
     def _groups(self, shared: List[int], keys: List[Any], grads: List[Any]) -> List[List[int]]:
         if self.groups is None:
-            # In eager execution all gradients are complete, so they travel together. In a graph a large
-            # gradient starts as soon as backpropagation has computed it.
+            # In eager execution all gradients are complete, so one request reduces them. In a graph, the reduction of a
+            # large gradient starts as soon as backpropagation has computed it.
             if shared and tf.executing_eagerly():
                 return [shared]
             together = [] if self.op == Adasum else _together(shared, grads)

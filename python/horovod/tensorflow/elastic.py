@@ -41,7 +41,7 @@ def _broadcast(variables: Sequence[Any]) -> None:
 
 
 def _broadcast_values(variables: Sequence[_InSession]) -> None:
-    # An operation would be bound to one rank, and the graph may be finalized.
+    # Assign without a new operation, which would belong to one rank. The graph may also be finalized.
     source = _elastic.source_rank()
     for variable in variables:
         mine = variable.numpy() if rank() == source else None
@@ -58,7 +58,7 @@ class _InSession:
         return self._session().run(self._variable)
 
     def assign(self, value: Any) -> None:
-        # Reuses the operation that sets the initial value, because the graph may be finalized.
+        # Reuse the operation that sets the initial value, because the graph may be finalized.
         setter = self._variable.initializer
         self._session().run(setter, {setter.inputs[1]: value})
 
@@ -67,8 +67,8 @@ class TensorFlowState(_impl.VariablesState):
     """Variables of TensorFlow, and keyword arguments as attributes.
 
     In a graph of TensorFlow 1, `variables` defaults to all global variables of the graph. They must be initialised, and
-    are read and set in `session`, by default the default session. ValueError without variables in eager execution, and
-    without a session in a graph.
+    are read and set in `session`, by default the default session. Raises ValueError without variables in eager
+    execution, and without a session in a graph.
     """
 
     def __init__(self, variables: Optional[Sequence[tf.Variable]] = None, session: Any = None, **kwargs: Any) -> None:

@@ -21,7 +21,7 @@ SessionRunHook: Any = tf.compat.v1.train.SessionRunHook
 
 
 def _of_tensorflow(variable: Any) -> Any:
-    # Keras 3 wraps TensorFlow's variables in its own.
+    # A variable of Keras 3 contains a variable of TensorFlow.
     value = getattr(variable, "value", None)
     return value if isinstance(value, tf.Variable) else variable
 
@@ -45,7 +45,7 @@ def broadcast_variables(
             raise ValueError(
                 f"broadcast_variables takes variables, which can be assigned to, and not a {type(target).__name__}."
             )
-    # Variables of unusual types, such as those of a random generator, cannot be broadcast as tensors.
+    # Variables of unusual types, such as the state of a random generator, cannot be broadcast as tensors.
     if not targets:
         return None if tf.executing_eagerly() else tf.no_op()
     values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank, process_set=process_set)
@@ -55,7 +55,7 @@ def broadcast_variables(
 
 def broadcast_global_variables(root_rank: int) -> tf.Operation:
     """Returns the operation that assigns to all global variables of the default graph, of TensorFlow 1, their values on
-    the rank `root_rank`. RuntimeError in eager execution, which has no such collection."""
+    the rank `root_rank`. Raises RuntimeError in eager execution, which has no such collection."""
     if tf.executing_eagerly():
         raise RuntimeError(
             "hvd.broadcast_global_variables works in graphs of TensorFlow 1; when executing eagerly "

@@ -33,7 +33,7 @@ class LocalGradientAggregationHelper:
     """Sums gradients in local variables, and reduces the sums in a step's last pass.
 
     `allreduce_func`: takes a list of gradients and a list of their variables, and returns the gradients reduced over
-    all ranks. `rank`, `optimizer_type` and `name` are accepted for existing scripts. ValueError unless
+    all ranks. `rank`, `optimizer_type` and `name` are accepted for existing scripts. Raises ValueError unless
     `backward_passes_per_step` is a number above 0.
     """
 

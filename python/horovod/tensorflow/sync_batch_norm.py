@@ -16,7 +16,7 @@ from horovod.tensorflow.compression import Compression
 
 
 def _sum(tensor: Any) -> Any:
-    # Not hvd.allreduce, which counts as a reduction of gradients.
+    # This is not hvd.allreduce, which would count as a reduction of gradients.
     return reduce_dense([tensor], None, Compression.none, Sum, 1.0, 1.0, global_process_set)[0]
 
 
@@ -52,7 +52,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         super().__init__(**kwargs)
 
     def _moments(self, inputs: Any, *more: Any, **kwargs: Any) -> Tuple[Any, Any]:
-        if _basics.size() == 1 and not _basics.is_elastic():  # a compiled function outlives a change of the size
+        if _basics.size() == 1 and not _basics.is_elastic():  # a compiled function may outlive a change of the size
             return super()._moments(inputs, *more, **kwargs)
         if major_of(tf.keras) >= 3:
             mean, variance = _moments(inputs, self._reduction_axes, more[0] if more else kwargs.get("mask"))

@@ -50,7 +50,7 @@ class AdasumMixin(Attributes):
                 try:
                     delta = self._compression.decompress(_ops.run(handle), context)
                     param.copy_(start.add_(delta))
-                except Exception as error:  # wait for the other works first
+                except Exception as error:  # wait for the other works before raising the error
                     failure = failure or error
         if failure is not None:
             raise failure

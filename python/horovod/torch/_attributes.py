@@ -33,8 +33,8 @@ class Copied:
     _base: Type[torch.optim.Optimizer]
     _names: Dict[int, str]
     _options: Any
-    # Makes an optimizer distributed, with these (name, parameter) pairs and this number of passes; its last argument
-    # finds parameters.
+    # Makes an optimizer distributed, with these (name, parameter) pairs and this number of passes. The last argument is
+    # a function that finds parameters.
     _again: Callable[[Any, Any, int, Callable[[torch.Tensor], torch.Tensor]], Any]
 
     def _plain(self) -> torch.optim.Optimizer:
@@ -43,11 +43,11 @@ class Copied:
         return plain
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self._plain().__reduce_ex__(1)  # protocols above 1 need the object's own class
+        return self._plain().__reduce_ex__(1)  # protocols above 1 need the class of the object
 
     def __copy__(self) -> Any:
         made: Any = type(self).__new__(type(self))
-        # Like a plain copy, omits the `step` that a scheduler has set on the original.
+        # Like a copy of a plain optimizer, omits the `step` that a scheduler has set on the original.
         made.__dict__.update({key: value for key, value in self.__dict__.items() if key != "step"})
         return made
 

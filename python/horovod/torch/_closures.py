@@ -95,12 +95,12 @@ class ClosureStep:
 
     def forget(self) -> None:
         """Drops the state of an interrupted call."""
-        self.loss: Optional[Callable[[], Any]] = None  # waits for the loss of an evaluation; its closure has run
+        self.loss: Optional[Callable[[], Any]] = None  # waits for the loss of an evaluation whose closure has run
         # The buckets in flight when the backward pass of the closure was interrupted. Other ranks count this work to
         # this step.
         self.left: Optional[List[Bucket]] = None
         self.kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
-        self._are_former_reduced = False  # the ranks have agreed to reduce them, but have not finished
+        self._are_former_reduced = False  # the ranks have agreed to reduce former gradients, but have not finished
         self._sent: Any = None
         self._handle: Any = None
 

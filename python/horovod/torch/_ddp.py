@@ -72,7 +72,7 @@ def _meet(timeout: datetime.timedelta) -> Any:
     if _basics.size() == 1:
         return dist.HashStore()
     is_first = _basics.rank() == 0
-    # The launcher has tested that this host reaches rank 0's host by this address.
+    # The launcher has tested that this host can reach rank 0's host by this address.
     address = os.environ.get("MASTER_ADDR")
     if is_first:
         offer: Tuple[Optional[str], int] = (None, 0)
@@ -103,12 +103,12 @@ def _backend(is_on_gpu: bool) -> str:
         return own
     if not hasattr(dist.ProcessGroup, "_register_backend"):  # before torch 2.0, a group has one backend
         return "nccl" if is_on_gpu else own
-    # A later module may be on a GPU. NCCL starts with the first tensor on a GPU.
+    # A later module may be on a GPU. NCCL starts only with the first tensor on a GPU.
     return f"cpu:{own},cuda:nccl" if is_on_gpu or torch.cuda.is_available() else own
 
 
 def _make_group(module: Any) -> None:
-    from horovod.torch.distributed import _rendezvous  # imported here, because the module imports this package
+    from horovod.torch.distributed import _rendezvous  # imported here, because that module imports this package
 
     backend = _backend(any(param.is_cuda for param in module.parameters()))
     if _basics.is_elastic():  # MASTER_ADDR may name a lost host

@@ -15,7 +15,7 @@ _ALIGNMENT = 64
 def _copy(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
     """Copies each source to its target; pairs of equal layout share one kernel."""
     if hasattr(torch, "_foreach_copy_"):
-        # One pair of different layouts would slow the kernel for all pairs.
+        # One pair of different layouts would slow the kernel for all pairs, so such pairs are copied one by one.
         pairs = [(target, source) for target, source in zip(targets, sources) if not source.is_contiguous()]
         if not pairs:
             torch._foreach_copy_(targets, sources)
@@ -40,7 +40,7 @@ class DeviceBucket:
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
-        # The slots stay the same when a model changes dtype or device.
+        # The slots keep their dtype and device even if a model changes dtype or device.
         self._dtype, self._device = params[0].dtype, params[0].device
         self._ordinal, self._shapes = _devices.cuda.ordinal(params[0]), [param.shape for param in params]
         self._step = max(1, _ALIGNMENT // params[0].element_size())
@@ -54,7 +54,7 @@ class DeviceBucket:
         for shape in self._shapes:
             starts.append(end)
             end += -(-shape.numel() // self._step) * self._step
-        # The zeros between the slots have no effect on reductions.
+        # Zeros between the slots do not affect a reduction.
         self._flat = _devices.cuda.empty((end,), self._dtype, self._ordinal).zero_()
         self._slots = [
             self._flat[start : start + shape.numel()].view(shape) for start, shape in zip(starts, self._shapes)

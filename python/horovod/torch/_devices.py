@@ -37,7 +37,7 @@ class Cuda:
         return torch.cuda.is_current_stream_capturing()
 
     def event(self, stream: Any) -> Any:
-        """Returns an event after all work now queued on the stream. RuntimeError if the device has failed."""
+        """Returns an event after all work now queued on the stream. Raises RuntimeError if the device has failed."""
         event = torch.cuda.Event()
         event.record(stream)
         return event
@@ -66,7 +66,7 @@ class Cuda:
     def fast_path(self) -> Optional[Tuple[Any, ...]]:
         """Returns all but the last two arguments of _native.use_devices, or None if a required one is missing."""
         found = (*map(_address, EVENT_FUNCTIONS), torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None))
-        # HOROVOD_ENABLE_ASYNC_COMPLETION alone needs the last two functions.
+        # The last two functions are needed only by HOROVOD_ENABLE_ASYNC_COMPLETION.
         return found if all(found[:6] + found[8:]) else None
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:
@@ -134,7 +134,7 @@ def _streams_of(device: int) -> _CopyStreams:
 
 
 def _wait_for_copies(limit: Optional[float] = None) -> None:
-    # A copy waits for no other rank.
+    # A copy does not wait for other ranks.
     for streams in list(_copy_streams.values()):
         with contextlib.suppress(RuntimeError):  # the device has failed
             streams.out.synchronize()
@@ -144,8 +144,8 @@ _ops.also_complete(_wait_for_copies)
 
 
 def of(tensors: Sequence[Any], what: str) -> Optional[int]:
-    """Returns the GPU that holds the tensors, or None for host memory. ValueError if their devices differ, or during
-    the capture of a graph."""
+    """Returns the GPU that holds the tensors, or None for host memory. Raises ValueError if their devices differ, or
+    during the capture of a graph."""
     if not any(map(cuda.holds, tensors)):
         return None
     if cuda.is_capturing():
@@ -168,7 +168,7 @@ def arrays_for(
 ) -> Any:
     """Returns the array functions that _frontend needs for tensors on `device`. All ranks get the same kind, except
     that Meanwhile on one rank matches every kind on the others."""
-    # The decision does not depend on the values of the factors, which loss scaling changes all the time.
+    # The decision ignores the values of the factors, because loss scaling changes the values in each step.
     has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))
     reduction = (arguments.get("reduce_op", _ops.Sum), 0.5 if has_factors else 1.0)
     is_tried = False
@@ -284,7 +284,7 @@ class OnDevice:
         return tensor
 
     def all_taken(self) -> None:
-        # The runtime reclaims its memory after this call, so wait for the copies unless the stream orders them.
+        # The runtime reclaims its memory after this call. Wait for the copies unless the stream orders them.
         if self._is_copying:
             self._is_copying = False
             if not _native.is_finishing_early():
@@ -313,7 +313,7 @@ class Staged:
         self._has_new_results = False
 
     def __del__(self) -> None:
-        # The work has failed, or the program dropped its results. torch reuses memory in the order of the stream.
+        # The work has failed, or the program has dropped its results. torch reuses memory in the order of the stream.
         if self._tensors and not sys.is_finalizing():
             with contextlib.suppress(RuntimeError):  # the device has failed
                 cuda.wait(self._caller, self._streams.out)
@@ -352,7 +352,7 @@ class Staged:
     def copy_all(self, copies: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         self._tensors = ()
         stream, back = cuda.stream(self._device), self._streams.back
-        if self._has_new_results:  # earlier work may still use the results' memory
+        if self._has_new_results:  # earlier work may still use the memory of the results
             cuda.wait(back, stream)
         with cuda.on(back), torch.no_grad():
             for target, source in copies:

@@ -12,16 +12,16 @@ from horovod.torch import _devices, _submission, _tensors
 from horovod.torch._device_bucket import DeviceBucket
 
 _ALIGNMENT = 64
-# A gradient of at least this many bytes is a separate tensor in the request: copying it costs more than describing it.
-# The second constant limits the number of such tensors.
+# A gradient of at least _LARGE bytes is a separate tensor in the request, because copying it would cost more than
+# describing it. _MOST_APART limits the number of such tensors.
 _LARGE = 16 << 10
 _MOST_APART = 100
-# A positive number of at most 2, for every floating-point type.
+# A bit pattern that is a positive number of at most 2 in every floating-point type.
 _NOTICE = 0x3F3F3F3F3F3F3F3F
 
 # The maximum size of one gradient, and of all gradients, that wait for the end of the backward pass. On one host the
-# ranks' own cores move the data, so an early start has no benefit. Between hosts, large gradients start early. Large
-# gradients on GPUs do too, because no core of the ranks moves them.
+# ranks' own cores move the data, so starting early has no benefit. Between hosts, large gradients start early. Large
+# gradients on GPUs also start early, because no core of the ranks moves them.
 _ON_ONE_HOST = (4 << 20, 16 << 20)
 _BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
@@ -32,7 +32,7 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
     The first parameters of a model get their gradients last, so the wait for the end of the backward pass costs them
     least.
     """
-    # In an elastic job, new ranks must make the same choice as ranks that began on one host.
+    # In an elastic job, new ranks must make the same choice as the ranks that began on one host.
     is_one_host = _basics.size() == _basics.local_size() and not _basics.is_elastic()
     limits = {False: _ON_ONE_HOST if is_one_host else _BETWEEN_HOSTS, True: _BETWEEN_HOSTS}  # key: on a GPU
     lefts = {on_gpu: left for on_gpu, (_, left) in limits.items()}
@@ -70,7 +70,7 @@ class GradientBucket:
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
-        # The slots stay the same when a model changes dtype or device.
+        # The slots keep their dtype even if a model changes dtype or device.
         self._dtype, self._element = params[0].dtype, params[0].element_size()
         self._counts = [param.numel() for param in params]
         self._repeats = 0  # consecutive steps with the same gradient tensors
@@ -88,7 +88,7 @@ class GradientBucket:
             if index not in self._apart:
                 end += -(-self._bytes(index) // _ALIGNMENT) * _ALIGNMENT
         self._memory = _memory.registered_buffer(end + _ALIGNMENT)
-        # The last elements carry the notice: zero, except on a rank with a notice.
+        # The last elements carry the notice: they are zero, except on a rank with a notice.
         self._notice = ctypes.c_uint64.from_buffer(self._memory, end)
         end += _ALIGNMENT
         self.set_notice(self._has_notice)
@@ -103,9 +103,9 @@ class GradientBucket:
                 for index, count in enumerate(self._counts)
             ],
         )
-        self.interrupted: Optional[int] = None  # the handle, if a signal handler raised in `run`
-        self._spares: dict = {}  # by index: substitutes for unusable large gradients
-        self._residents: list = [None] * len(self.params)  # gradients that live in their slots
+        self.interrupted: Optional[int] = None  # the handle of the running request, if a signal handler raised in `run`
+        self._spares: dict = {}  # by index: memory that replaces a large gradient that cannot be reduced in place
+        self._residents: list = [None] * len(self.params)  # gradients whose memory is their slot
         self._hold_nothing()
 
     def _bytes(self, index: int) -> int:
@@ -164,7 +164,7 @@ class GradientBucket:
         outside of host memory, or of another dtype; their slots become zero."""
         found = _native.bucket_gather(self._native, self._lists)
         if found == -1:
-            # The program holds a gradient that lives in this memory and may read it later, so allocate new memory.
+            # The program holds a gradient in this memory and may read it later, so allocate new memory.
             self._may_settle = False
             self._allocate()
             found = _native.bucket_gather(self._native, self._lists)

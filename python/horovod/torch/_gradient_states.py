@@ -24,7 +24,7 @@ def _versions(grads: Sequence[Any]) -> List[Any]:
 
 
 def is_zero(grad: Any) -> bool:
-    """Returns whether all values are zero; waits for a GPU."""
+    """Returns whether all values are zero. Waits for a GPU that computes them."""
     return not (grad.coalesce().values() if grad.is_sparse else grad).any()
 
 
@@ -86,7 +86,7 @@ class GradientStates:
         """Detects no writes until the next record."""
         self._last: Optional[_Record] = None
         self._before: Optional[_Record] = None  # gradients at the beginning of the running pass
-        self._written: Set[int] = set()  # gradients written before a later pass that has not added to them
+        self._written: Set[int] = set()  # gradients written before a later pass that has not added to these gradients
 
     def begin_pass(self) -> None:
         """Notes which gradients the program has written since the last record."""
@@ -123,7 +123,7 @@ class GradientStates:
         return min(self._written.union(self._changed(self._last, now)), default=None)
 
     def _changed(self, was: _Record, now: _Record) -> List[int]:
-        # A gradient created by the program is local, like the gradients of backward.
+        # A gradient that the program created is local, like a gradient of backward.
         return [
             index
             for index, grad in enumerate(was.grads)
@@ -138,7 +138,7 @@ class GradientStates:
         return was == now
 
     def _read(self) -> _Record:
-        # This runs three times per step for each gradient, so every line costs time.
+        # This code runs three times per step for each gradient, so every line costs time.
         grads = [param.grad for param in self._params]
         return _Record(grads, _versions(grads))
 

@@ -31,7 +31,7 @@ class Notice:
         self._unfrozen: List[str] = []
         self._changed: Dict[str, str] = {}  # kinds of gradients that do not fit, by parameter
         self._missing: Set[str] = set()  # parameters whose gradient this rank lacks
-        self._has_read_none = False  # a clipping function has found no gradients on this rank, which still has none
+        self._has_read_none = False  # a clipping function found no gradients, and this rank still has none
         self.carrier: Optional[PackedBucket] = None  # the bucket that carries the notice
         self._flag: Any = None  # the tensor in reduction, if no bucket carries the notice
         self.works: List[Pending] = []  # the works of that request
@@ -110,7 +110,7 @@ class Notice:
                     "hvd.DistributedOptimizer was given it, and another rank has not: set it on all "
                     "ranks before the same step."
                 )
-        # A rank without a gradient takes part with zeros.
+        # A rank without a gradient contributes zeros.
         for rank, kinds in zip(ranks, changed):
             for name, kind in kinds.items():
                 others = [

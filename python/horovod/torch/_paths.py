@@ -19,7 +19,7 @@ from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import registered
 
 _SIZE = 512  # bytes of the text with the reason why a rank cannot use the backend
-LIMIT = 20.0  # a rank without tensors on GPUs never begins the trial
+LIMIT = 20.0  # limit in seconds: a rank without tensors on GPUs never begins the trial
 
 
 class Trial:
@@ -74,7 +74,7 @@ class Trial:
                 except TimeoutError:
                     self._handle = handle
                 except ValueError:
-                    self._succeeded = False  # equal on all ranks: one of them has joined
+                    self._succeeded = False  # the values are equal on all ranks: a rank has joined
                 except HorovodInternalError:
                     pass  # the job has failed
         finally:

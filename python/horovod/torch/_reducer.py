@@ -23,7 +23,7 @@ from horovod.torch._step import IDLE, IN_FLIGHT, INTERRUPTED, PASS, READ, READY,
 from horovod.torch._replicas import ReplicaCheck, ReplicaModel
 from horovod.torch.compression import Compression
 
-_SEVERAL = -1  # stands for several threads
+_SEVERAL = -1  # a value of _recorder that stands for several threads
 
 
 def _forget(process_set: int) -> None:
@@ -61,7 +61,7 @@ class GradientReducer:
         self.passes = backward_passes_per_step
         self.op = op
         self.process_set = process_set
-        # A single rank reduces nothing, but an elastic job may add ranks.
+        # A single rank reduces nothing. An elastic job may add ranks later.
         self.active = process_set.included() and (_basics.size() > 1 or _basics.is_elastic())
         self.buckets: List[Bucket] = []
         self.step = Step()
@@ -73,7 +73,7 @@ class GradientReducer:
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
         self.names: Dict[int, str] = {}  # names of the added parameters, by id
         self._frozen: List[torch.Tensor] = []  # added parameters that have no bucket yet
-        self._thread = threading.get_ident()  # the thread that made this reducer, or last ended a step
+        self._thread = threading.get_ident()  # the thread that made this reducer, or that last ended a step
         # The thread whose backward pass is being recorded; _SEVERAL if passes of several threads may add to the
         # gradients of this step at once.
         self._recorder: Optional[int] = None
@@ -138,7 +138,7 @@ class GradientReducer:
             self._hook(param, len(self.buckets) - 1, index)
 
     def _hook(self, param: torch.Tensor, bucket: int, index: int) -> None:
-        # A hook outlives a deleted optimizer, and must then do nothing.
+        # The hook outlives a deleted optimizer, and then must do nothing.
         weak_self = weakref.ref(self)
 
         def hook(*unused: Any) -> None:
@@ -149,7 +149,7 @@ class GradientReducer:
         if hasattr(param, "register_post_accumulate_grad_hook"):
             self._hooks.append(param.register_post_accumulate_grad_hook(hook))
             return
-        # Before torch 2.1, only an operation on the parameter gives access to the node that adds to .grad.
+        # Before torch 2.1, the node that adds to .grad is accessible only through an operation on the parameter.
         with torch.enable_grad():
             node = param.expand_as(param).grad_fn.next_functions[0][0]
         self._hooks.append(node.register_hook(hook))
@@ -231,7 +231,7 @@ class GradientReducer:
         """Returns whether unused gradients exist from as many passes as make a step."""
         if any(0 < left < self.passes for bucket in self.buckets for left in bucket.passes_left):
             return False
-        if self.step.state >= PASS:  # the program may have dropped the pass's gradients
+        if self.step.state >= PASS:  # the program may have dropped the gradients of the pass
             written = (bucket.states.first_written() for bucket in self.buckets)
             return all(index is None for index in written) or not self._are_dropped()
         if self.step.state in (READ, REDUCED):
@@ -405,7 +405,7 @@ class GradientReducer:
         """Starts the buckets that no hook has started."""
         carrier = self._notice.choose_carrier(self)
         for bucket in self.buckets:
-            # Without wanted gradients, the parameters of the bucket are now frozen on all ranks.
+            # If no gradient of a bucket is wanted, all ranks have frozen its parameters.
             if not bucket.works and bucket is not carrier and bucket not in self.closure.kept and bucket.is_wanted():
                 self._start(bucket)
         self._notice.send(self)
@@ -499,7 +499,7 @@ class GradientReducer:
                     wait(works[0])
                 else:
                     works[0]()
-            except Exception as error:  # wait for the other works first
+            except Exception as error:  # wait for the other works before raising the error
                 self._failure = self._failure or error
             del works[0]
 

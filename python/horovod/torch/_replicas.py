@@ -58,7 +58,7 @@ class ReplicaModel:
         return (torch.view_as_real(values) if values.is_complex() else values).reshape(-1)
 
     def doubled(self, reals: torch.Tensor, start: int) -> Tuple[torch.Tensor, int, int]:
-        # Makes a NaN of one rank a large difference.
+        # A NaN on one rank must count as a large difference.
         numbers = torch.nan_to_num(_piece(reals, start), 1e100).clamp_(-1e100, 1e100)
         doubled = torch.cat([numbers, -numbers])
         return doubled, doubled.data_ptr(), doubled.numel()

@@ -36,7 +36,7 @@ class Requests:
         """Starts a bucket."""
         if not isinstance(bucket, PackedBucket):
             return [self.start_any(bucket)]
-        # The first reduction uses the parameters' own names and shapes, so that errors name differences.
+        # The first reduction uses the names and shapes of the parameters, so that errors can name differences.
         if bucket.is_agreed:
             return self._start_packed(bucket)
         return [self.start_any(alone) for alone in bucket.apart(passes)]
@@ -68,7 +68,7 @@ class Requests:
                 if gradients.takes(index, grad):
                     gradients.slot(index, grad).copy_(grad)
                     copies.append((grad, index))
-                else:  # the slot is zero; after the notice, all ranks reduce this gradient
+                else:  # the slot is zero now; after the notice, all ranks reduce this gradient
                     self._notice.add_changed(self._names[id(param)], grad)
         if bucket is self._notice.carrier:
             self._notice.write()

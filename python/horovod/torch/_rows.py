@@ -32,7 +32,7 @@ __all__ = [
     "sparse_allreduce_async",
 ]
 
-# A torch with this check warns once, unless the caller decides whether to check.
+# A torch with this check warns once, unless the caller states whether to check.
 _unchecked = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 _rows = functools.partial(_frontend.named_rows, _submission.rows)
@@ -104,7 +104,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grad_outputs):
-        # Members of integer type or bool have no gradient, and bool has no average.
+        # Members of an integer type or bool have no gradient, and an average of bool does not exist.
         has_gradient = [grad.is_floating_point() or grad.is_complex() for grad in grad_outputs]
         averaged = _submission.in_graph(
             HorovodGroupedAllreduce,
@@ -138,8 +138,8 @@ def sparse_allreduce_async(
 ) -> Callable[[], torch.Tensor]:
     """Starts the reduction of a sparse COO tensor. Returns a function that waits for the reduced tensor and returns it.
 
-    `op`: Average or Sum; ValueError for others. Gathers the rows of all ranks: until `coalesce`, the reduced tensor has
-    as many entries as all inputs together.
+    `op`: Average or Sum; raises ValueError for others. Gathers the rows of all ranks: until `coalesce`, the reduced
+    tensor has as many entries as all inputs together.
     """
     if op not in (Average, Sum):
         raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")
@@ -155,7 +155,7 @@ def sparse_allreduce_async(
     found: list = []
 
     def wait() -> torch.Tensor:
-        while len(found) < 2:  # continues after an interruption
+        while len(found) < 2:  # goes on after an interruption
             found.append(_ops.wait(values if found else indices))
         return _sparse_sum(tensor, found[0], found[1], op, process_set)
 

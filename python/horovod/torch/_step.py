@@ -30,9 +30,9 @@ class State(enum.IntEnum):
     READ = 2  # reduced for GradScaler or a clipping function
     REDUCED = 3  # reduced by synchronize()
     PASS = 4  # some gradients are not reduced
-    READY = 5  # the gradients of a bucket are complete, and its request has not started
+    READY = 5  # the gradients of a bucket are complete, but its request has not started
     IN_FLIGHT = 6  # the gradients of a bucket are in reduction
-    INTERRUPTED = 7  # a signal handler has raised in the wait for them
+    INTERRUPTED = 7  # a signal handler has raised during the wait for these gradients
 
 
 IDLE, STEPPED, READ, REDUCED, PASS, READY, IN_FLIGHT, INTERRUPTED = State
@@ -60,7 +60,7 @@ class Step:
         self._begin()
 
     def _begin(self) -> None:
-        # In STEPPED: the gradients that the step left (SteppedGradients); whether a pass has added nothing to them
+        # Only in STEPPED: the gradients that the step left (SteppedGradients); whether a pass has added nothing to them
         # since; whether a clipping function has found none.
         self.stepped: Any = None
         self.has_passed = self.has_read_none = False

@@ -47,8 +47,8 @@ def rows(kind: Kind, name: str, tensors: Tensors, process_set: ProcessSet, *more
 
 
 def in_graph(function: Any, *arguments: Any) -> Any:
-    # A graph node costs more than a small allreduce: create one only if a gradient is needed. In forward mode, torch
-    # refuses the node of a tensor with a tangent, which would otherwise be lost silently.
+    # A graph node costs more than a small allreduce, so create a node only if a gradient is needed. In forward mode,
+    # torch refuses the node of a tensor with a tangent; without a node, the tangent would be lost silently.
     wanted = forward_ad._current_level >= 0 or (
         torch.is_grad_enabled()
         and any(isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments)

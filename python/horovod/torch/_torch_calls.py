@@ -24,7 +24,7 @@ try:
 except ImportError:  # before torch 2.3
     from torch.cuda.amp.grad_scaler import GradScaler
 
-# In the order of creation, which is equal on all ranks. The function keeps the list if this module is imported again.
+# In the order of creation, which is equal on all ranks. Stored in the function, so that a second import finds the list.
 _watchers: List[weakref.ref] = vars(torch.autograd.backward).setdefault("_hvd_watchers", [])
 _passes: Set[int] = set()  # the threads that run a backward pass
 _task_id = getattr(torch._C, "_current_graph_task_id", None)  # torch 2.1 or later
@@ -100,7 +100,7 @@ def _reads_gradients(original: Callable[..., Any], *args: Any, **kwargs: Any) ->
         for reducer in owners:
             reducer.reduce_early()
         result = original(first if isinstance(first, torch.Tensor) else tensors, *rest, **kwargs)
-        for reducer in owners:  # after a step, the function has written the gradients of the step
+        for reducer in owners:  # after a step, the function has changed the gradients of that step
             reducer.record_step()
         return result
     return original(*args, **kwargs)
@@ -123,7 +123,7 @@ def _unscale(
 
 def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     owners = _owners(_params(optimizer)) if scaler.is_enabled() else []
-    for reducer in owners:  # an optimizer that unscales by itself does not reach _unscale
+    for reducer in owners:  # an optimizer that unscales gradients by itself does not call _unscale
         reducer.reduce_early()
     result = original(scaler, optimizer, *args, **kwargs)
     for reducer in owners:

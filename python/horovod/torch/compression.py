@@ -10,7 +10,7 @@ from horovod._compression import Compressor, NoneCompressor, compressor_to  # no
 
 
 def _is_wide(tensor: torch.Tensor) -> bool:
-    # The collective refuses a value that is not a tensor with its own error.
+    # For a value that is not a tensor, the collective raises its own error.
     return isinstance(tensor, torch.Tensor) and tensor.dtype.is_floating_point and tensor.element_size() > 2
 
 

@@ -35,7 +35,7 @@ def _broadcast_all(entries: Iterable[Tuple[Optional[str], Any]], root_rank: int)
     """Broadcasts the tensors in place, all at once. A tensor that shares memory with an earlier one (tied weights, a
     view of a buffer), or does not fit into host memory, starts when the earlier broadcasts are complete."""
     handles: List[int] = []
-    starts: List[int] = []  # the memory in flight, ascending
+    starts: List[int] = []  # ranges of the memory in flight, ascending
     ends: List[int] = []
     staged = 0  # bytes in flight
     for name, tensor in entries:
@@ -159,7 +159,7 @@ def broadcast_optimizer_state(
                 "options": [
                     {key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups
                 ],
-                # State entries without a parameter keep their key.
+                # State entries without a parameter stay under their key.
                 "state": [(index_of.get(id(key), key), value) for key, value in optimizer.state.items()],
             },
             tensors,

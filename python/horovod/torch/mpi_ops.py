@@ -86,5 +86,5 @@ synchronize: Callable[[int], Any] = _native.synchronize
 
 
 def handle_average_backwards_compatibility(op: Optional[ReduceOp], average: Optional[bool]) -> ReduceOp:
-    """Returns `op`, or the reduction that the deprecated argument `average` chooses. ValueError for both."""
+    """Returns `op`, or the reduction that the deprecated argument `average` chooses. Raises ValueError for both."""
     return choose_op(average, op)

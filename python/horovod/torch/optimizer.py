@@ -127,7 +127,7 @@ class _DistributedOptimizer(Attributes):
                 if loss is None:
                     loss = self._shared(closure())
                 if not is_over:
-                    if reducer.step.state is not READ:  # the closure has not clipped
+                    if reducer.step.state is not READ:  # the closure has not clipped the gradients
                         reducer.synchronize()
                     self._end_step(STEPPED)
                 result = loss()
@@ -198,7 +198,7 @@ def _names(
 ) -> Dict[int, str]:
     """Returns the names of the optimizer's parameters by id."""
     if named_parameters is None:
-        # The number distinguishes two optimizers whose gradients are in flight together.
+        # The number distinguishes the requests of two optimizers that are in flight together.
         prefix = f"noname.{next(_unnamed)}"
         return {
             id(param): f"{prefix}.{group_index}.{index}"
@@ -346,9 +346,9 @@ def _derive(
     base = type(optimizer)
     made: Any = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
     derived = made.__new__(made)
-    # Learning rate schedulers set a `step` on the instance, which would bypass the mixin's `step`.
+    # A learning rate scheduler sets a `step` on the instance, which would bypass the `step` of the mixin.
     derived.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
     derived._names, derived._again, derived._options = names, again, options
-    if "step" in optimizer.__dict__:  # schedulers count its steps; the derived optimizer makes them
+    if "step" in optimizer.__dict__:  # schedulers count the steps; the derived optimizer makes them
         optimizer._opt_called, optimizer._step_count = True, 1
     return derived

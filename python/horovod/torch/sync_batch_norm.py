@@ -44,7 +44,7 @@ class SyncBatchNorm(_BatchNorm):
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             momentum = self.momentum
-            if momentum is None:  # the plain mean of all batches
+            if momentum is None:  # then the mean of all batches with equal weights
                 momentum = 1.0 / float(self.num_batches_tracked)
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
             unbiased = variance * (count / (count - 1))
@@ -63,7 +63,7 @@ def _moments(input: torch.Tensor, names: str) -> Any:
     everybody = _ops.run(allgather_async(own, f"{names}.moments.{features}"))
     counts = everybody[:, -1:]
     total = counts.sum()
-    # A rank with two values knows that all ranks together have more than one.
+    # If this rank has two values, all ranks together have more than one value.
     if count < 2 and total < 2:
         raise ValueError("expected more than one value per feature on all ranks together")
     means, all_squares = everybody[:, :features], everybody[:, features : 2 * features]
@@ -103,7 +103,7 @@ class _Normalize(torch.autograd.Function):
         features = wide.shape[1]
         shape = (1, -1) + (1,) * (wide.dim() - 2)
         over = [axis for axis in range(wide.dim()) if axis != 1]
-        # The mean and the variance also depend on the input, which matters for derivatives of these gradients.
+        # The mean and variance also depend on the input, which matters for the derivatives of these gradients.
         is_differentiated = torch.is_grad_enabled()
         if is_differentiated:
             mean = _sum(wide.sum(over), f"sync_batch_norm.means.{features}") / ctx.count

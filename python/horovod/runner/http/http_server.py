@@ -31,8 +31,8 @@ class RendezvousServer:
         self._has_plan = False
 
     def start(self, handler_cls: Any = None) -> int:
-        """Starts the server and returns its port. `handler_cls` has no effect. RuntimeError if it already runs or
-        cannot listen; horovod-rendezvous prints the cause to standard error."""
+        """Starts the server and returns its port. `handler_cls` has no effect. Raises RuntimeError if it already runs
+        or cannot listen; horovod-rendezvous prints the cause to standard error."""
         if self._child is not None:
             raise RuntimeError("The rendezvous server runs already; stop() ends it.")
         self._start(["--port-range", self._port_range] if self._port_range else [], 0)

@@ -1,4 +1,4 @@
-"""The works whose futures DistributedDataParallel awaits at the end of a backward pass.
+"""The works for whose futures DistributedDataParallel waits at the end of a backward pass.
 
 The C++ code of DistributedDataParallel starts these works during the pass, and only waits for them at its end. The
 thread of the pass completes them in the order of their start, so that no other thread has to wake up or competes for
@@ -33,7 +33,7 @@ def is_caller(depth: int) -> bool:
     """Returns whether C++ code has called the function at this stack depth from a backward pass."""
     try:
         called_from = sys._getframe(depth).f_globals
-    except ValueError:  # a thread without Python frames
+    except ValueError:  # a thread without Python frames called this function
         return False
     return any(called_from is module for module in _MODULES)
 
@@ -44,7 +44,7 @@ def take(work: Any) -> bool:
     if not is_caller(3):
         return False
     try:
-        # DistributedDataParallel adds its own callback after the callback of its last bucket.
+        # The callback of DistributedDataParallel comes after the callback of its last bucket.
         _engine.queue_callback(_complete)
     except RuntimeError:  # no pass runs
         return False
@@ -69,6 +69,6 @@ def _complete() -> None:
             work.complete()
             work.release()  # frees the bucket with its module
             _works.has_ended = True
-    finally:  # a signal handler has raised
+    finally:  # also if a signal handler has raised
         while works:
             works.popleft()._hand_over()

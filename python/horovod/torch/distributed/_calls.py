@@ -56,8 +56,8 @@ def destroy(group: int) -> None:
     _ops.check(library().hvd_group_destroy(group, ctypes.addressof(error), len(error)), error, negotiated=False)
 
 
-# The tag of a call contains the operation on its elements (up to 7, _reductions), the number of a dtype that the
-# runtime does not know, or the sizes of several tensors that travel as one.
+# The tag of a call contains one of these: the operation on its elements (up to 7, _reductions); the number of a dtype
+# that the runtime does not know; the sizes of several tensors that travel as one.
 SPARSE = 4
 _OTHER = 1 << 3
 _SIZES = 1 << 8

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Deque, List, Optional
 
-NUMBER = 0  # the completer as the owner of a work; not a thread id
+NUMBER = 0  # stands for the completer as the owner of a work; not the id of a thread
 
 
 class Completer:
@@ -19,7 +19,7 @@ class Completer:
     # The longest wait for one work while other works exist or may arrive.
     _AMONG_OTHERS = 0.0005
     _ALONE = 0.005
-    # The time for which a work is left to the thread of a backward pass.
+    # The time for which the completer leaves a work to the thread of a backward pass.
     _LATE = 0.1
     # The longest wait at exit for a callback that this thread runs.
     _AT_EXIT = 10
@@ -27,8 +27,8 @@ class Completer:
     def __init__(self) -> None:
         self._new: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._later: Deque[Any] = collections.deque()  # works added by add_later
-        self._has_later = False  # whether _later has works, or this thread is about to check it
-        self.lock = threading.RLock()  # a signal handler may wait for a work
+        self._has_later = False  # _later has works, or this thread is about to check _later
+        self.lock = threading.RLock()  # reentrant, because a signal handler may wait for a work
         self._thread: Optional[threading.Thread] = None
         self._threads: List[threading.Thread] = []  # this thread, and the threads that it replaced
         self._works: List[Any] = []  # the works of this thread
@@ -39,7 +39,7 @@ class Completer:
             with self.lock:
                 if self._thread is None:
                     self._start()
-        self.leave()  # the callback may wait for the future
+        self.leave()  # a callback of the future may wait for another future
 
     def add_later(self, work: Any) -> None:
         """Adds a work that another thread completes if it can; C++ code may wait for the future before that."""
@@ -63,7 +63,7 @@ class Completer:
         """Ends the threads at exit. Torch releases Python's lock while it completes a future. After Python has ended,
         it would end a thread that requests the lock within torch's C++ code, which aborts the process."""
         threads, self._thread = self._threads, None
-        self._new.put(None)  # a thread may wait for a work
+        self._new.put(None)  # a thread may be waiting for a new work
         until = time.monotonic() + self._AT_EXIT
         for thread in threads:
             thread.join(max(until - time.monotonic(), 0))
@@ -107,7 +107,7 @@ class Completer:
         """Returns whether the work is complete, has failed, or has exceeded its time limit."""
         try:
             is_complete = not work._handles or all(map(work._poll, work._handles))
-        except Exception:  # the runtime has ended: waiting raises the cause
+        except Exception:  # the runtime has ended; a wait raises the cause
             return True
         return is_complete or 0 < work._seconds < time.monotonic() - work._since
 
@@ -129,7 +129,7 @@ class Completer:
         except Exception as error:
             work._end(error)
             return
-        # If a callback waits, another thread has taken over.
+        # If a callback has waited, another thread has replaced this thread.
         if self._is_this_thread():
             works.append(work)
         else:
@@ -137,7 +137,7 @@ class Completer:
 
 
 completer = Completer()
-# A forked child has no threads of its parent, but perhaps a lock that one of them held.
+# A forked child has none of its parent's threads, but may have a lock that one of them held.
 os.register_at_fork(after_in_child=completer.__init__)  # type: ignore[misc]
-# Groups register their exit handlers later, so these handlers run earlier.
+# Exit handlers of groups are registered later, and therefore run earlier.
 atexit.register(completer.end)

@@ -60,7 +60,7 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
                 "after a failure destroy the group and make a new one, or use the backend gloo"
             )
         if len(backends) > 1 and ":" in str(values["backend"]):
-            # torch takes the first backend that is a complete group, and does not create the later ones.
+            # torch takes the first backend that is a complete group, and does not create the backends after it.
             order = sorted(backends.items(), key=lambda item: item[0] != "cpu")
             values["backend"] = dist.Backend(",".join(f"{device}:{backend}" for device, backend in order))
     others = {
@@ -69,7 +69,7 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
         if device != "cpu" and backend != "horovod" and (backend != own or getattr(torch, device).is_available())
     }
     if not values["global_ranks_in_group"] and _store.Watched.is_possible:
-        # Groups of some ranks have the default group's store.
+        # Groups of some ranks use the default group's store, which is already wrapped.
         values["store"] = _store.Watched(values["store"], values.get("timeout") or c10d.default_pg_timeout)
     name = values.get("group_name") or str(getattr(c10d, "_group_count", 0))
     description = values.get("group_desc") or ("undefined" if values["global_ranks_in_group"] else "default_pg")
@@ -138,7 +138,7 @@ def _stay_uncompiled() -> None:
     objects, and refuses members that these objects lack."""
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     skip = getattr(frames, "skip_code", None)
-    if hasattr(frames, "set_code_exec_strategy"):  # newer versions
+    if hasattr(frames, "set_code_exec_strategy"):  # newer versions of torch
         action = frames._FrameAction.SKIP
         strategy = frames._FrameExecStrategy(action, action)  # for the function and its callees
         skip = lambda code: frames.set_code_exec_strategy(code, strategy)  # noqa: E731
@@ -162,7 +162,7 @@ def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, ki
     group = HorovodProcessGroup.__new__(kind)
     HorovodProcessGroup.__init__(group, place, store, rank, size, timeout)
     for device, backend in wish.others.items():
-        # A thread of NCCL must not wait for Python, which a watched store requires.
+        # A thread of NCCL must not wait for Python, as it would with a wrapped store.
         own = dist.PrefixStore(f"{wish.name}/{device}/", wish.store)
         group._add_backend(torch.device(device), *_make_other(backend, own, group, timeout, wish))
     return group

@@ -9,11 +9,11 @@ from typing import Any, Optional
 from horovod import _identity, _native, _ops
 from horovod.exceptions import HorovodInternalError
 
-# The watch is a receive without a sender: it ends with the cause when the job fails, and by its timeout long before a
-# stall report would name it.
+# This module watches the job by a receive without a sender: the receive ends with the cause when the job fails, and
+# otherwise by its timeout, long before a stall report would name it.
 TAG = (1 << 31) - 1
 _SECONDS = 30.0
-_SLACK = 1.0  # how late the runtime may be
+_SLACK = 1.0  # maximum delay of the runtime
 
 
 class _Watch:

@@ -31,7 +31,7 @@ Tensors = Sequence[torch.Tensor]
 _ONE = _reductions.ONE
 _AllreduceOptions = dist.AllreduceOptions
 _TELLS_WHO_WAITS = hasattr(_AllreduceOptions(), "asyncOp")
-# The longest wait for started calls at the end of a program, and for sends at the end of a group.
+# Limits in seconds: for started calls at the end of a program, and for sends at the end of a group.
 _SECONDS_AT_EXIT = 30
 
 
@@ -53,7 +53,7 @@ class HorovodProcessGroup(Described):
         self._end = weakref.finalize(self, _end, place)
         self._end.atexit = False
         _groups.add(self)
-        # Exit handlers run in reverse order: the runtime, which has started before, ends after this handler.
+        # Exit handlers run in reverse order. The runtime has started before, so it ends after this handler.
         atexit.unregister(_complete_calls)
         atexit.register(_complete_calls, os.getpid())
 
@@ -94,7 +94,7 @@ class HorovodProcessGroup(Described):
         self._caller.postponed.start()
         until = time.monotonic() + seconds
         self._complete(self._caller.works.all(), until)
-        # A large message is complete only when it is received, which may never happen.
+        # A large message is complete only once it is received, which may never happen.
         self._complete(self._messages.sends(), min(until, time.monotonic() + _SECONDS_AT_EXIT))
 
     def _complete(self, works: Iterable[Work], until: float) -> None:
@@ -443,6 +443,6 @@ def _complete_calls(pid: int) -> None:
 
 
 def _end(place: _ranks.Place) -> None:
-    # Other ranks must learn that this rank leaves the job, not only the default group.
+    # The other ranks must get to know that this rank leaves the job, and not only the default group.
     if not (place.is_default and _ranks.end()):
         _ranks.leave(place)

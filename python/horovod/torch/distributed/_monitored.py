@@ -7,7 +7,7 @@ from typing import Any, List
 
 from horovod.torch.distributed import _failure
 
-_PAUSE = 0.001  # seconds between two polls: a wait that times out breaks the connection to torch 1.13's store
+_PAUSE = 0.001  # seconds between two polls; a wait with a timeout would break the connection to the store of torch 1.13
 
 
 def _comes(store: Any, key: str, until: float) -> bool:

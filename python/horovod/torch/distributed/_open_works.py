@@ -12,11 +12,11 @@ import torch
 import torch.distributed as dist
 
 # Before torch 2.9, C++ keeps a work but not its Python object, which has the methods. C++ may still wait for a work
-# that another thread has completed, so its object stays without its outputs until that wait, or until _KEPT newer ones
-# exist.
+# that another thread has completed. Therefore the object stays, without its outputs, until that wait, or until _KEPT
+# newer objects exist.
 _FORGETS = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < (2, 9)
 _KEPT = 240
-# With more works than this, each new work checks whether another is complete, because the program may have dropped it.
+# With more works than this, each new work tests whether an older one is complete: a program may have dropped it.
 _FEW = 4
 
 
@@ -53,11 +53,11 @@ class OpenWorks:
         self._released.pop(id(work), None)
 
     def _complete_one(self) -> None:
-        with contextlib.suppress(Exception):  # no work, a work of another thread, or a runtime that has ended
+        with contextlib.suppress(Exception):  # not a work, a work of another thread, or a runtime that has ended
             work = next(iter(self._works.values()))
             # The thread that completes futures completes a work with a future.
             if not work._is_done and (work._future is not None or not work.is_completed()):
-                self._works[id(work)] = self._works.pop(id(work))  # moves behind the others
+                self._works[id(work)] = self._works.pop(id(work))  # moves the work behind the other works
             if work._is_done:
                 self.ended(work)
 
@@ -69,13 +69,13 @@ class OpenWorks:
                 work.release()
                 self._released[number] = work
             elif len(self._ended) < _KEPT:
-                self._ended[number] = work  # moves behind the others
+                self._ended[number] = work  # moves the work behind the other works
             if len(self._released) > _KEPT:
                 del self._released[next(iter(self._released))]
 
 
-# The last work that DistributedDataParallel passed to its C++ reducer. The reducer waits for it in the next backward
-# pass, and has no reference to its Python object. With torch's Join it is the number of ranks that still have data.
+# The last work that DistributedDataParallel passed to its C++ reducer, which waits for it in the next backward pass
+# without a reference to its Python object. With torch's Join, it gives the number of ranks that still have data.
 _of_reducers: Any = weakref.WeakKeyDictionary()
 
 

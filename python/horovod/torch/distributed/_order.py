@@ -18,7 +18,7 @@ class Order:
 
     def __init__(self, ranks: Sequence[int]) -> None:
         ascending = sorted(ranks)
-        self._by_rank = [ascending.index(rank) for rank in ranks]  # index among the sorted ranks
+        self._by_rank = [ascending.index(rank) for rank in ranks]  # by rank of the group: index among sorted ranks
         self._by_place = [ranks.index(rank) for rank in ascending]
 
     def arrange(

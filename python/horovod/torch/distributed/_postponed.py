@@ -39,9 +39,9 @@ class Postponed(Work):
                 self._group, Op.ALLREDUCE, bucket, bucket.numel(), bucket, bucket, self._seconds, reduce_op=self._op
             )
             self._started, self._bucket = [handle], None
-        except Exception as error:  # an error of the job, for waiting callers
+        except Exception as error:  # waiting callers get the error of the job
             self._started, self._failure = [], error
-        except BaseException:  # a signal handler's exception: the result must not look complete
+        except BaseException:  # a signal handler has raised, so the result must not look complete
             self._started, self._failure = [], RuntimeError("horovod: the call was interrupted")
             raise
 
@@ -81,7 +81,7 @@ class Calls:
     def start(self) -> None:
         with self._lock:
             self._bytes = 0
-            # A call stays in `waiting` while it starts, so that other threads order their calls after it.
+            # A call stays in `waiting` while it starts, so that other threads order their calls behind it.
             while self.waiting:
                 try:
                     self.waiting[0].start()

@@ -57,12 +57,12 @@ def join(
             f"{_identity.size()} of the job; make groups of the ranks of one job"
         )
     ascending = sorted(ranks)
-    # All members count the groups of these ranks, even if some members give up.
+    # All members count the groups of these ranks, even if some members then fail.
     group = _calls.create(label, ascending)
     try:
         process_set = _add_set(name, ascending, timeout)
     except BaseException:
-        _calls.destroy(group)  # raises errors on members that call it
+        _calls.destroy(group)  # members that call the group get errors
         raise
     return Place(name, label, ranks, process_set, group, False)
 
@@ -90,7 +90,7 @@ def leave(place: Place) -> None:
     """Ends the group on this rank. Its process set ends once all members leave. Waits for none of them."""
     if not _identity.is_initialized():
         return
-    with contextlib.suppress(Exception):  # the job has ended
+    with contextlib.suppress(Exception):  # the job may have ended
         _calls.destroy(place.group)
         if place.process_set:
             _native.abandon(_ops.adopt(library().hvd_remove_process_set, place.process_set, finish=lambda handle: None))
@@ -98,7 +98,7 @@ def leave(place: Place) -> None:
 
 def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
     if _State.owns_runtime and not _basics.was_asked_for():
-        # The ranks may differ from those of the previous group.
+        # The ranks may differ from the ranks of the previous group.
         end()
     if not _identity.is_initialized():
         rendezvous = _StoreRendezvous(store, rank, size)
@@ -125,13 +125,13 @@ def end() -> bool:
     if not _State.owns_runtime or _basics.was_asked_for():
         return False
     _State.owns_runtime = False
-    with contextlib.suppress(Exception):  # the job has failed, and waiting callers have received the cause
+    with contextlib.suppress(Exception):  # the job may have failed; waiting callers have then received the cause
         _basics.shutdown()
     return True
 
 
-# The process that is the rank, and its job's store. Processes that it starts inherit its variables; ranks of another
-# job that such a process launches have another store.
+# The process that is the rank, and the store of its job. Processes that the rank starts inherit this variable. Ranks of
+# another job, which such a process may launch, have another store.
 _RANK_PROCESS = "HOROVOD_TORCH_RANK_PROCESS"
 
 
@@ -190,7 +190,7 @@ class _StoreRendezvous:
         agreed_by, _, size = said.partition(" ")
         if size == str(self.size):
             return agreed_by == "1"
-        if size.isdigit():  # rank 0 has fewer ranks, and has not contacted this rank
+        if size.isdigit():  # rank 0 has a smaller number of ranks, and has not contacted this rank
             said = f"{size} on rank 0, {self.size} on rank {self.rank}"
         if self.rank:
             self._store.set(f"{self._KEY}/{self.rank}/read", "")

@@ -18,7 +18,7 @@ from horovod.torch.distributed._work import Compared, Several, Work
 
 Tensors = Sequence[torch.Tensor]
 
-# The result is built from parts of valid tensors of one shape, so it needs no check of its invariants.
+# The result is built from parts of valid tensors of one shape, so its invariants need no check.
 _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 
@@ -29,7 +29,7 @@ def reduce_now(caller: Caller, tensor: torch.Tensor, reduction: Reduction, opts:
         caller.postponed.start()
     try:
         handle = _calls.reduce_now(caller.place.group, reduction.op, tensor, seconds)
-    except HorovodArgumentError:  # the runtime has refused the call, and does not count it
+    except HorovodArgumentError:  # the runtime has refused the call, and does not count the call
         raise
     except BaseException:
         next(caller.numbers)
@@ -120,8 +120,8 @@ def sparse_allreduce(caller: Caller, tensor: torch.Tensor, reduction: Reduction,
         with torch.no_grad():
             tensor.copy_(total)
 
-    # The ranks have different numbers of values. They negotiate these by a name, once a barrier has compared the calls.
-    # An empty tensor carries the shape of the sparse tensors, which the ranks compare.
+    # The ranks have different numbers of values. After a barrier has compared the calls, the ranks gather the values
+    # under a name. An empty tensor has the shape of the sparse tensors, so that the ranks compare the shape.
     def gather() -> Any:
         return _ops.submit(
             Kind.ALLGATHER,

@@ -22,7 +22,7 @@ class Reduction(NamedTuple):
     op: int
     factor: Any = ONE  # factor before the reduction: a number or a tensor
     fold: Optional[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = None
-    tag: int = 0  # number of a fold, which ranks compare
+    tag: int = 0  # number of a fold; ranks compare it
 
     def apply(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
         """Returns the tensor, or a scaled copy if the runtime does not accept the factor: it accepts nonzero numbers

@@ -14,7 +14,7 @@ from horovod.torch.distributed import _store
 class _State:
     generation = -1
     ends_with_runtime = False
-    groups = 0  # default groups that this process has made in that generation
+    groups = 0  # number of default groups that this process has made in that generation
 
 
 def of_environment(url: str) -> Optional[Tuple[Any, int, int]]:

@@ -17,7 +17,7 @@ from horovod.torch.distributed import _failure
 
 _StoreError: Any = getattr(dist, "DistStoreError", RuntimeError)
 
-# Seconds between two checks of the job; between two checks of the store, doubled up to the last number.
+# Seconds between two checks of the job; first and last number of seconds between two checks of the store.
 _PAUSE = 0.005
 _PAUSES_OF_STORE = 0.001, 0.1
 

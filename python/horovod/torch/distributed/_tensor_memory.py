@@ -20,7 +20,7 @@ from horovod import _memory
 
 class _Blocks:
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a tensor may end at any point of this thread
+        self._lock = threading.RLock()  # reentrant, because a tensor of this thread may be freed at any point
         self._free: DefaultDict[int, List[Any]] = collections.defaultdict(list)  # free blocks by size
         self._free_bytes = self._used_bytes = self._most_bytes = 0
 

@@ -29,18 +29,18 @@ class Work(dist._Work):
     The owner is the thread of a caller of `wait`; a coalesced call; or, once there is a future, the thread that
     completes futures. Other threads wait for the owner."""
 
-    # Class attributes hold the defaults that most works never change. Setting each of them in __init__ would noticeably
-    # slow a small allreduce, which takes a few microseconds.
+    # Class attributes contain the defaults that most works never change. Setting each attribute in __init__ would
+    # noticeably slow a small allreduce, which takes a few microseconds.
     _future: Any = None
     _owner: Any = None  # the number of a thread, a Several, or _completer.NUMBER
     _is_done = False
-    _is_given_up = False  # a wait has ended before the work
+    _is_given_up = False  # a wait ended earlier than the work
     _event: Any = None  # event of torch's profiler
     _group_works: Any = None  # _open_works.OpenWorks
     _weak_outputs: Any = ()
     _since = 0.0  # the time at which a future was created
     _error: Optional[BaseException] = None
-    _trigger: Any = None  # completes the future, once
+    _trigger: Any = None  # an object that completes the future, once
 
     def __init__(
         self, label: Any, handles: Any, outputs: Any, seconds: float, finish: Optional[Callable[[], None]] = None
@@ -106,7 +106,7 @@ class Work(dist._Work):
             self._end(error)
             for handle in self._handles[:-1]:
                 self._abandon(handle)
-        except BaseException:  # a signal handler's exception: the caller may wait again
+        except BaseException:  # a signal handler has raised: the caller may wait again
             self._give_up()
             raise
         else:
@@ -228,8 +228,8 @@ class Work(dist._Work):
 
     def get_future(self) -> Any:
         if self._future is None:
-            # DDP's C++ code treats an exception from set_exception as a value, and reads it as tensors. An exception
-            # that a callback raises is an error there too.
+            # The C++ code of DDP would treat an exception from set_exception as a value, and read it as tensors. If a
+            # callback raises an exception, the C++ code too treats it as an error.
             self._trigger = Future()
             self._future = self._trigger.then(self._give)
             if self._is_done:
@@ -240,7 +240,7 @@ class Work(dist._Work):
                 self._hand_over()
         return self._future
 
-    # Several calls these methods of its works.
+    # Several calls these methods of its works, by both names.
     getFuture = get_future
 
 
@@ -279,7 +279,7 @@ class Compared(Work):
             return is_complete
         try:
             self._wait_some(0)
-        except Exception as error:  # an error of the comparing call
+        except Exception as error:  # the comparing call has raised an error
             self._handles, self._finish = [], functools.partial(_raise, error)
         return not self._handles
 
@@ -287,7 +287,7 @@ class Compared(Work):
         if self._start is None:
             super()._abandon(handle)
             return
-        # The call still takes part, as any timed-out call does: the other ranks then wait for the operation.
+        # The call still takes part, like any timed-out call: the other ranks would otherwise wait for the operation.
         start, self._start = self._start, None
         Compared("", handle, start, [], 0, _nothing).run()
 

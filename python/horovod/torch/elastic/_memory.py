@@ -70,7 +70,7 @@ def _mark(leaf: Any) -> Tuple[Any, ...]:
     if isinstance(leaf, torch.Tensor):
         try:
             return leaf, leaf.data_ptr(), leaf._version
-        except RuntimeError:  # a tensor without storage, or made in inference mode
+        except RuntimeError:  # a tensor has no storage, or was made in inference mode
             return leaf, None, object()
     return leaf if isinstance(leaf, _CONSTANTS) else copy.deepcopy(leaf), None, None
 
@@ -80,5 +80,5 @@ def _is_same(one: Tuple[Any, ...], other: Tuple[Any, ...]) -> bool:
         return one[0] is other[0] and one[1:] == other[1:]
     try:
         return type(one[0]) is type(other[0]) and bool(one[0] == other[0])
-    except (TypeError, ValueError, RuntimeError):  # for example arrays; a copy is always correct
+    except (TypeError, ValueError, RuntimeError):  # for example for arrays; copying is always correct
         return False

@@ -20,7 +20,7 @@ def _errors() -> Iterator[None]:
         raise
     except RuntimeError:
         failure = sys.modules.get("horovod.torch.distributed._failure")
-        if failure is not None:  # the program has made a group of torch.distributed
+        if failure is not None:  # the program uses a group of torch.distributed
             failure.check()
         raise
 

@@ -24,7 +24,7 @@ class ElasticIterable(torch.utils.data.IterableDataset):
     Rank r of n ranks gets each n-th sample from sample r on. Every rank gets the same number of samples: if the last
     samples do not suffice for all ranks, some are repeated, or dropped with `drop_last`. A DataLoader may have one
     worker at most, without `persistent_workers`: several workers would change the order, and a persistent worker would
-    not receive the position. ValueError for more, and for an iterator as `source`.
+    not receive the position. Raises ValueError for more, and for an iterator as `source`.
     """
 
     _began_in_worker = False
@@ -90,7 +90,7 @@ class ElasticIterable(torch.utils.data.IterableDataset):
 
     @staticmethod
     def _refuse_worker() -> Iterator[Any]:
-        # Raise it with the first sample, because the DataLoader does not show an earlier error of a persistent worker.
+        # Raise the error with the first sample: the DataLoader does not show an earlier error of a persistent worker.
         raise ValueError(
             "ElasticIterable: the DataLoader keeps its worker, which does not learn of the position; "
             "leave out persistent_workers."

@@ -58,7 +58,7 @@ class StateHandler:
 
 
 class _ByStateDict(StateHandler):
-    _is_on_host = False  # whether copies of device tensors are in host memory
+    _is_on_host = False  # copies of device tensors are in host memory
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -143,7 +143,7 @@ class OptimizerStateHandler(_ByStateDict):
             self.value._forget_step()
         for group, options in zip(self.value.param_groups, self._small):
             for key, value in copy.deepcopy(options).items():
-                if isinstance(group.get(key), torch.Tensor):  # a compiled step may hold the tensor
+                if isinstance(group.get(key), torch.Tensor):  # a compiled step may refer to the tensor
                     group[key].copy_(value)
                 else:
                     group[key] = value
@@ -184,7 +184,7 @@ class ScalerStateHandler(_ByStateDict):
         super().restore_small()
 
     def _forget_step(self) -> None:
-        # Otherwise the scaler would treat the gradients of the next step as unscaled.
+        # The scaler would otherwise treat the gradients of the next step as unscaled.
         getattr(self.value, "_per_optimizer_states", {}).clear()
 
 
@@ -267,7 +267,7 @@ class TorchState(ObjectState):
     _is_marked = False  # whether the last save copied no weights
     _mark: Optional[Mark] = None  # None: this rank's values are not a commit
     _copy: Tuple[int, Dict[str, Any], float]  # commits, attributes and time of the full copy
-    _copies_first = False  # whether the last save made the full copy, which then belongs to the commit
+    _copies_first = False  # the last save made the full copy, which then belongs to that commit
     _last_commit: float
     _steps: Optional[_Steps] = None
     _warned: Optional[str] = None
@@ -345,7 +345,7 @@ class TorchState(ObjectState):
     def sync(self) -> None:
         """Sets all values to those of rank 0, or of `source_rank()`. All ranks must call it."""
         if self._is_marked and source_rank() != rank():
-            # A failure in the following calls returns to this copy: the mark does not detect received values.
+            # A failure in the following calls returns to this copy, because the mark does not detect received values.
             self._save_small()
             self._copy_all()
             self._mark = None
@@ -367,7 +367,7 @@ class TorchState(ObjectState):
         saves_at_once = isinstance(kind, type) and issubclass(kind, _ByStateDict)
         handler = kind.__new__(kind, value) if saves_at_once else kind(value)
         if saves_at_once:
-            handler._is_on_host = not self._snapshot  # before __init__, which makes the first copy
+            handler._is_on_host = not self._snapshot  # set before __init__, which makes the first copy
             handler.__init__(value)
         self._handlers[name] = handler
 
@@ -421,13 +421,13 @@ class TorchState(ObjectState):
             now = time.monotonic()
             if self._copies_first:
                 self._copy = self._commits, *self._copy[1:]
-            # Assume that the next commit comes as long after this one as this one came after the last.
+            # Assume that the time until the next commit equals the time since the last commit.
             if 2 * now - self._last_commit - self._copy[2] >= COPY_INTERVAL:
                 self._copy_all()
             self._last_commit = now
 
     def _on_sync(self) -> None:
-        if self._is_marked:  # the earlier copy belongs to an older state, or to another state
+        if self._is_marked:  # the full copy belongs to an older commit, or to another state
             self._copy_all()
 
     def _on_interrupt(self) -> None:

@@ -10,7 +10,7 @@ _NAMES = (("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_
 
 def get_env_rank_and_size() -> Tuple[int, int]:
     """Returns the rank and the number of ranks from the variables of horovodrun, Open MPI or PMI; 0 and 1 without them.
-    ValueError for a value that is not a number."""
+    Raises ValueError for a value that is not a number."""
     for rank, size in _NAMES:
         if os.environ.get(rank) and os.environ.get(size):
             return int(os.environ[rank]), int(os.environ[size])

@@ -16,7 +16,7 @@ class HostInfo:
 
     @staticmethod
     def from_string(host_string: str) -> HostInfo:
-        """Returns the host of a text such as "a:2". ValueError for another text."""
+        """Returns the host of a text such as "a:2". Raises ValueError for another text."""
         found = re.fullmatch(r"([\w.-]+):([0-9]+)", host_string.strip())
         if found is None:
             raise ValueError(f"Invalid host input {host_string!r}: write hostname:slots, such as a:2.")
@@ -52,12 +52,12 @@ INVALID_SLOT_INFO = SlotInfo("", -1, -1, -1, -1, -1, -1)
 
 
 def parse_hosts(hosts_string: str) -> List[HostInfo]:
-    """Returns the hosts of a text such as "a:2,b:2". ValueError for another text."""
+    """Returns the hosts of a text such as "a:2,b:2". Raises ValueError for another text."""
     return [HostInfo.from_string(each) for each in hosts_string.split(",")]
 
 
 def parse_hosts_and_slots(hosts: str) -> Tuple[List[str], Dict[str, int]]:
-    """Returns the names of the hosts, and the slots of each name. ValueError as for `parse_hosts`."""
+    """Returns the names of the hosts, and the slots of each name. Raises ValueError as for `parse_hosts`."""
     found = parse_hosts(hosts)
     return [host.hostname for host in found], {host.hostname: host.slots for host in found}
 
@@ -80,7 +80,7 @@ def parse_host_files(filename: str) -> str:
 def get_host_assignments(
     hosts: List[HostInfo], min_num_proc: int, max_num_proc: Optional[int] = None
 ) -> List[SlotInfo]:
-    """Returns the slots of all ranks: each host in order takes one rank per slot, up to `max_num_proc` ranks.
+    """Returns the slots of all ranks: each host in order takes one rank per slot, up to `max_num_proc` ranks. Raises
     ValueError for fewer than `min_num_proc` slots."""
     slots: List[SlotInfo] = []
     for host in hosts:
