@@ -200,12 +200,16 @@ class Mxnet(Facade):
         }
 
     def make(self, values, dtype):
-        if dtype == "bfloat16":
-            return self.mx.nd.array(values).astype(self._bfloat16)
-        return self.mx.nd.array(values, dtype=dtype)
+        if dtype != "bfloat16":
+            return self.mx.nd.array(values, dtype=dtype)
+        if not numpy.size(values):  # MXNet's operators take a size of 0 for an unknown one
+            return self.mx.nd.empty(numpy.shape(values), dtype=self._bfloat16)
+        return self.mx.nd.array(values).astype(self._bfloat16)
 
     def read(self, array):
         dtype = numpy.dtype(array.dtype)
+        if dtype == self._bfloat16 and not array.size:
+            return numpy.zeros(array.shape), "bfloat16"
         if dtype == self._bfloat16:
             return self.mx.nd.amp_cast(array, dtype="float32").asnumpy().astype("float64"), "bfloat16"
         return array.asnumpy().astype("float64"), dtype.name
