@@ -178,6 +178,9 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.report(RankWrote{rank, true});
     job.output_->end(rank, stream);
   }
+  bool owns(int rank) const {
+    return job.hosts_.has_rank(rank) && &job.hosts_.rank(rank).host() == &run;
+  }
   void on_report(const AgentReport& report) override {
     std::visit([this](const auto& each) { on(each); }, report);
   }
@@ -190,6 +193,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on(const InputTaken& taken) { job.report(taken); }
   void on(const Exited& exited) {
     const RankExit& exit = exited.exit;
+    if (!owns(exit.rank)) return;
     const bool is_success = exit.code == 0 && exit.signal == 0;
     job.output_->rank_ended(exit.rank, {.is_success = is_success,
                                         .is_failure = !is_success && !exit.by_agent,
@@ -202,7 +206,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on(const PmixReport& report) {
     if (!report.failure.empty()) {
       job.output_->print(cat("host ", run.name(), ": ", printable(report.failure, 1000)));
-    } else {
+    } else if (owns(report.rank)) {
       Joined joined;
       joined.rank = report.rank;
       joined.start = report.start;
@@ -211,6 +215,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     }
   }
   void on(const Joined& joined) {
+    if (!owns(joined.rank)) return;
     job.has_met_ = true;
     run.joined(joined);
     // --check-build -H runs a one-rank world on each host, which is not an error.
@@ -225,6 +230,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on(const ExecResult& ran) { job.inspector_.on_exec_result(ran); }
   void on(const Signalled& signalled) { job.signals_.pass_on(signalled.number, host); }
   void on(const Leaving& leaving) {
+    if (!job.store_.is_open()) return;  // the launch has not started
     run.advance(HostState::kStarting, HostState::kLeaving, HostCause::kLeave);
     run.advance(HostState::kRunning, HostState::kLeaving, HostCause::kLeave);
     job.policy_->host_leaves(run, leaving.sentence);
@@ -256,6 +262,8 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_silence(double seconds) override { job.on_silence(host, seconds); }
   void on_answer() override { job.on_answer(host); }
   void on_store_connection(net::StreamSocket socket) override {
+    if (!job.store_.is_open())
+      return;  // closes the connection: no rank runs before the launch has started
     job.has_met_ = true;
     job.store_.server().adopt(std::move(socket));
   }
@@ -361,7 +369,7 @@ void JobLaunch::on_answer(int host) {
 
 void JobLaunch::on_gone(int host) {
   inspector_.on_host_gone(host);
-  policy_->host_gone();
+  if (store_.is_open()) policy_->host_gone();
   report(HostGone{hosts_.host(host)});
 }
 

@@ -234,6 +234,9 @@ net::Task<Status> AgentLink::prepare(HostJob job, NextPart code, PackageParts pa
     status = co_await send_package(std::move(package), "sending the package horovod");
     if (status.ok()) status = co_await leave(LinkState::kPackage);
   }
+  if (status.ok() && state_ != LinkState::kPrepared) {
+    status = internal_error("the agent left out a step of its preparation");
+  }
   co_return status.ok() ? prepared_.status : status;
 }
 
@@ -263,7 +266,7 @@ net::Task<Status> AgentLink::start(StartOrder order) {
   Status status = co_await wait_for([this] { return started_.has_value(); });
   if (status.ok()) status = *started_;
   // The link may have been lost after the answer.
-  if (status.ok() && state_ == LinkState::kLost) status = loss_;
+  if (status.ok() && (state_ == LinkState::kLost || state_ == LinkState::kClosed)) status = loss_;
   if (state_ == LinkState::kStarted) to(LinkState::kRunning);
   co_return status;
 }
@@ -419,7 +422,7 @@ Status AgentLink::receive(const StackToolWanted&) {
 
 Status AgentLink::receive(const AgentReport& report) {
   // After a failed start, the agent ends the ranks that already run, so ignore its reports.
-  if (state_ != LinkState::kFailed) events_->on_report(report);
+  if (!has_failed_start()) events_->on_report(report);
   return {};
 }
 
@@ -442,14 +445,13 @@ Status AgentLink::receive(const Failed& failed) {
 }
 
 Status AgentLink::receive(const Finished& finished) {
-  const bool has_started = state_ != LinkState::kFailed;
   HVD_RETURN_IF_ERROR(arrive(LinkState::kFinished));
   if (!finished.left_behind.empty()) {
     log::warning(cat("host ", job_.host_name, ": ", printable(finished.left_behind, 1000)));
   }
   pings_.stop();
   send(Ping{});  // the agent stays until it knows that the launcher got this message
-  if (has_started) events_->on_report(finished);
+  if (!has_failed_start()) events_->on_report(finished);
   return {};
 }
 

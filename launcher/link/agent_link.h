@@ -155,6 +155,7 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   void to(LinkState next);
   // The move that a message of the agent makes. Returns an error if the drawing lacks it.
   Status arrive(LinkState next);
+  bool has_failed_start() const { return started_ && !started_->ok(); }
   // Whether on_lost reports a loss in this state.
   bool reports_loss() const { return state_ == LinkState::kHeld || state_ == LinkState::kRunning; }
   // Waits until is_there() returns true. Returns an error if the link is lost.

@@ -168,7 +168,7 @@ def names_the_culprit(fault, phase):
     code = job.wait(40)
     headline = [line for line in job.judgement() if not line.startswith("host b has not confirmed")]
     expect(
-        code == fault.code and headline and re.match(fault.pattern, headline[0]),
+        code == fault.code and len(headline) == 1 and re.match(fault.pattern, headline[0]),
         f"{what}: {fault.pattern!r} and exit code {fault.code} expected\n{job.describe()}",
     )
     if fault.heal:

@@ -194,3 +194,16 @@ TEST_CASE("The end behind a start that failed is the start's to tell") {
   CHECK_FALSE(outcome->events.is_finished);
   CHECK(outcome->events.lost.empty());
 }
+
+TEST_CASE("Reports behind the end of a start that failed are not passed on") {
+  const RankExit exit{.rank = 0, .signal = SIGTERM, .by_agent = true};
+  const auto outcome =
+      play({{Prepared{}}, {Started{not_found("no such program")}, Finished{}, Exited{exit}}});
+  CHECK(outcome->started.message() == "no such program");
+  CHECK(outcome->events.exits.empty());
+}
+
+TEST_CASE("An agent that leaves out a step of its preparation is not prepared") {
+  const auto outcome = play({{EnvironmentWanted{}, EnvironmentFilesWanted{}}});
+  CHECK(outcome->prepared.message() == "the agent left out a step of its preparation");
+}
