@@ -53,7 +53,8 @@ RankSteps steps_of(const RankCounters& counters) {
   std::map<uint32_t, uint64_t> waits;
   for (uint64_t left = std::min<uint64_t>(alike, kMostStepSamples); left > 0; --left) {
     const StepLog::Step& step = log.steps[(log.ended - left) % StepLog::kKept];
-    steps.last.push_back({step.microseconds, step.waited_microseconds, step.ended_by, step.call});
+    steps.last.push_back({step.microseconds, step.waited_microseconds, step.ended_by, step.call,
+                          step.device_microseconds});
     if (step.longest != 0) waits[step.longest] += step.waited_microseconds;
   }
   const auto most =

@@ -141,6 +141,10 @@ struct StepSample {
   // The two members identify the call that ended the step, as in StepLog, and are equal on all ranks.
   uint32_t ended_by = 0;
   uint32_t call = 0;
+  uint32_t device = 0;  // microseconds: longest execution of a batch on the rank's GPU
+
+  // As in StepLog: the differences between ranks are their lateness.
+  uint64_t wait_and_transfer() const { return uint64_t{waited} + device; }
 };
 
 // The last training steps of a rank.

@@ -144,11 +144,13 @@ TEST_CASE("the built-in operations say which links they use") {
   CHECK(words == run_of("ALLREDUCE", 1, "SHM_ALLREDUCE", "E float32 [6]"));
 }
 
-TEST_CASE("batches on devices have the times of their device, and ranks wait for as long") {
+TEST_CASE("batches on devices have the times of their device, and so have their steps") {
   const TemporaryFile file("devices");
   RanksOptions options;
   options.has_devices = true;
   options.device_time = std::chrono::hours(1);
+  std::vector<RankCounters> counters(2);
+  options.counters = &counters;
   Ranks ranks(2, options);
   REQUIRE(ranks[0].observation().start_timeline(file.path, false).ok());
   ranks.each([&](int rank) {
@@ -162,14 +164,12 @@ TEST_CASE("batches on devices have the times of their device, and ranks wait for
   const Trace trace = read_trace(file.path);
   for (const int rank : {0, 1}) {
     CHECK(trace.of("allreduce.a", 2 + rank) == Words(5, "X memory"));
-    const auto step = ranks[rank].observation().metrics(HVD_METRICS_STEP);
-    REQUIRE(step.ok());
-    const auto samples = samples_of(*step);
-    const auto waited = std::ranges::find_if(samples, [](const auto& sample) {
-      return sample.first.starts_with("horovod_step_waited_ratio");
-    });
-    REQUIRE(waited != samples.end());
-    CHECK(waited->second == 1);
+    const StepLog& log = counters[static_cast<size_t>(rank)].steps;
+    REQUIRE((log.ended >= 2 && log.ended < 5));
+    for (size_t step = 0; step < log.ended; ++step) {
+      CHECK(log.steps[step].device_microseconds == 3'600'000'000);
+      CHECK(log.steps[step].waited_microseconds < 3'600'000'000);
+    }
   }
 }
 

@@ -60,7 +60,7 @@ struct StragglerRule::Numbers {
   const StepWindow& window;
   std::vector<std::vector<double>> late;  // indexed by rank and step
   std::vector<double> medians;            // medians of `late`, by rank
-  std::vector<double> waits;              // median waits, by rank
+  std::vector<double> waits;              // medians of wait_and_transfer(), by rank
   std::vector<double> reference;          // lateness of the median rank, by step
   double center = 0;                      // the median of `medians`
   double step = 0;                        // the median duration without waits
@@ -76,7 +76,7 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
     for (size_t i = 0; i < kSteps; ++i) {
       const StepSample& step = rank.steps[i];
       own.push_back(kMicro * (step.microseconds - std::min(step.waited, step.microseconds)));
-      waited.push_back(rank.steps[i].waited * kMicro);
+      waited.push_back(kMicro * static_cast<double>(step.wait_and_transfer()));
       all_durations.push_back(kMicro * step.microseconds);
       longest[i] = std::max(longest[i], waited.back());
     }

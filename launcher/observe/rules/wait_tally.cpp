@@ -45,19 +45,20 @@ void WaitTally::take(const StepWindow& window) {
   ++windows_;
   ++named_windows_;
   for (size_t i = 0; i < StepWindow::kSteps; ++i) {
-    uint32_t longest = 0;
+    uint64_t longest = 0;
     const StepWindow::Rank* last = &window.ranks.front();
     for (const StepWindow::Rank& rank : window.ranks) {
-      longest = std::max(longest, rank.steps[i].waited);
-      if (rank.steps[i].waited < last->steps[i].waited) last = &rank;
+      longest = std::max(longest, rank.steps[i].wait_and_transfer());
+      if (rank.steps[i].wait_and_transfer() < last->steps[i].wait_and_transfer()) last = &rank;
     }
     for (const StepWindow::Rank& rank : window.ranks) {
-      ranks_[rank.rank].late += weight * kMicro * (longest - rank.steps[i].waited);
+      const uint64_t own = rank.steps[i].wait_and_transfer();
+      ranks_[rank.rank].late += weight * kMicro * static_cast<double>(longest - own);
       // The wait of the last rank is not for other ranks, but for the messages.
-      waited_for_ranks_ += rank.steps[i].waited - last->steps[i].waited;
+      waited_for_ranks_ += own - last->steps[i].wait_and_transfer();
       seen_ += rank.steps[i].microseconds;
     }
-    const uint32_t late = longest - last->steps[i].waited;
+    const auto late = static_cast<double>(longest - last->steps[i].wait_and_transfer());
     if (late > kLastShare * last->steps[i].microseconds) ++ranks_[last->rank].times_last;
   }
 }

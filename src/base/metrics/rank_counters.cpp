@@ -25,7 +25,8 @@ void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metric
                             .bytes = bytes - bytes_before,
                             .longest = longest,
                             .ended_by = id,
-                            .call = call};
+                            .call = call,
+                            .device_microseconds = clamped(on_device)};
     total_microseconds += took;
     // The wait lies mostly in the previous step, and may be longer than this step.
     total_waited = std::min(total_waited + waited, total_microseconds);
@@ -35,18 +36,18 @@ void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metric
   began = since_start;
   bytes_before = bytes;
   waited = 0;
+  on_device = 0;
   longest = 0;
 }
 
-void StepLog::wait_ended_in(uint64_t step, std::chrono::nanoseconds took, uint32_t id) {
-  if (step == ended) return wait_ended(took, id);
-  Step& past = steps[step % kKept];
-  const uint32_t microseconds = clamped(Metrics::microseconds(took));
-  if (ended - step > kKept || microseconds <= past.waited_microseconds) return;
-  total_waited =
-      std::min(total_waited + microseconds - past.waited_microseconds, total_microseconds);
-  past.waited_microseconds = microseconds;
-  past.longest = id;
+void StepLog::batch_ended(uint64_t step, std::chrono::nanoseconds took) {
+  const uint64_t microseconds = Metrics::microseconds(took);
+  if (step == ended) {
+    on_device = std::max(on_device, microseconds);
+  } else if (ended - step <= kKept) {
+    uint32_t& past = steps[step % kKept].device_microseconds;
+    past = std::max(past, clamped(microseconds));
+  }
 }
 
 void OperationNames::set(uint32_t slot, std::string_view name) {
@@ -66,14 +67,14 @@ std::optional<StepMeans> means_of(const StepLog& log) {
   const size_t count = std::min<uint64_t>(log.ended, StepLog::kWindow);
   if (count == 0) return {};
   uint64_t time = 0, waited = 0, bytes = 0;
-  std::vector<uint32_t> waits;
+  std::vector<uint64_t> waits;
   for (uint64_t step = log.ended - count; step < log.ended; ++step) {
     const StepLog::Step& one = log.steps[step % StepLog::kKept];
     time += one.microseconds;
     // An operation may have begun to wait before the step began.
     waited += std::min(one.waited_microseconds, one.microseconds);
     bytes += one.bytes;
-    waits.push_back(one.waited_microseconds);
+    waits.push_back(one.wait_and_transfer());
   }
   const auto steps = static_cast<double>(count);
   StepMeans means{.seconds = static_cast<double>(time) * 1e-6 / steps,

@@ -33,6 +33,14 @@ struct StepLog {
     // a group's call.
     uint32_t ended_by = 0;
     uint32_t call = 0;
+    // The longest time in which a GPU executed a batch of this step: the wait for kernels of other ranks, and the
+    // transfer; 0: no batch on a GPU.
+    uint32_t device_microseconds = 0;
+
+    // The differences between ranks are their lateness, because the transfer is equal on all ranks of a batch.
+    uint64_t wait_and_transfer() const {
+      return uint64_t{waited_microseconds} + device_microseconds;
+    }
   };
 
   uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
@@ -41,12 +49,13 @@ struct StepLog {
   // Sums over all steps.
   uint64_t total_microseconds = 0;
   uint64_t total_waited = 0;
-  // The median of the ranks' longest waits in a step, in microseconds, written by the agent; 0: unknown.
+  // The longest median of a rank's wait_and_transfer(), in microseconds, written by the agent; 0: unknown.
   uint64_t longest_wait = 0;
   // The current step.
   std::chrono::nanoseconds began{0};  // on the steady clock; 0: no step has begun
   uint64_t bytes_before = 0;
   uint64_t waited = 0;
+  uint64_t on_device = 0;
   uint32_t longest = 0;
 
   // `id`: id of the operation in the response cache.
@@ -56,9 +65,9 @@ struct StepLog {
     waited = microseconds;
     longest = id;
   }
-  // Like wait_ended(), for an operation that began when `ended` was `step`: its step may have ended, since a program
-  // does not wait for results that are ordered by streams.
-  void wait_ended_in(uint64_t step, std::chrono::nanoseconds took, uint32_t id);
+  // A GPU has executed a batch for this time. `step`: the value of `ended` when the ranks agreed on the batch; that step
+  // may have ended, because a program does not wait for results that are ordered by streams.
+  void batch_ended(uint64_t step, std::chrono::nanoseconds took);
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);
   // Records that step numbers are equal on all ranks from here on, for example after all ranks have joined (hvd.join).

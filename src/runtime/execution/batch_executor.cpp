@@ -90,6 +90,7 @@ void BatchExecutor::add(BatchQueue* queue, std::span<const PlanUnit> units,
     return;
   }
   run->batch.sequence = queue->next_sequence++;
+  run->step = instruments_->steps->ended;
   if (run->batch.device != HVD_CPU) queue->last_on_device = run.get();
   ++outstanding_;
   queue->waiting.push_back(std::move(run));
@@ -236,7 +237,6 @@ Status BatchExecutor::start(BatchQueue* queue, Run* run) {
   run->batch.ran = is_on_device ? &BatchExecutor::on_ran : nullptr;
   run->failure = &failure_;
   run->framework = framework_;
-  run->step = instruments_->steps->ended;
   const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
     return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
@@ -311,12 +311,11 @@ Status BatchExecutor::make_outputs(const BatchQueue& queue, Run* run) {
 
 void BatchExecutor::note_times(const Run& run) {
   if (run.ended == run.began) return;
-  device_ended_ = run.ended;
+  device_ended_ = std::max(device_ended_, run.ended);
   instruments_->trace.ran(run.traced, run.began, run.ended);
   // Only the set of all ranks counts, as for the wait until all ranks agree.
   if (run.batch.process_set != 0 || run.submissions.empty()) return;
-  instruments_->steps->wait_ended_in(run.step, run.ended - run.began,
-                                     run.submissions.front()->announced_id);
+  instruments_->steps->batch_ended(run.step, run.ended - run.began);
 }
 
 void BatchExecutor::finish(Run* run, const Status& status) {
@@ -345,6 +344,8 @@ void BatchExecutor::on_failure(void* argument, int status, const char* error) {
 
 void BatchExecutor::on_ran(void* argument, int64_t began, int64_t ended) {
   Run* run = static_cast<Run*>(argument);
+  HVD_CHECK(!run->done);
+  if (ended < began) return;
   run->began = Clock::time_point(std::chrono::nanoseconds(began));
   run->ended = Clock::time_point(std::chrono::nanoseconds(ended));
 }

@@ -25,7 +25,7 @@ struct BatchExecutor::Run {
   void* event = nullptr;      // event of the stream that has the batch; nullptr: no stream
   bool is_on_stream = false;  // its submissions are marked, and the queue counts it
   uint32_t traced = 0;        // its number in the timeline
-  uint64_t step = 0;          // StepLog::ended at its start
+  uint64_t step = 0;          // StepLog::ended when the ranks agreed on it
   // The times in which its device executed it; equal if they are unknown.
   Clock::time_point began{}, ended{};
   Status status;

@@ -210,8 +210,8 @@ void TraceFormat::set_time(Rank& rank, const TraceSlot& slot) {
   const double micros = static_cast<double>(since) / 1e3;
   // A better estimate of the clock must not change the order of events.
   const bool is_of_device = slot.kind == TraceKind::kBegan || slot.kind == TraceKind::kEnded;
-  double& last = is_of_device ? rank.device_time : rank.last_time;
-  now_ = last = std::max(last, micros);
+  if (!is_of_device) rank.last_time = std::max(rank.last_time, micros);
+  now_ = is_of_device ? std::max(micros, 0.0) : rank.last_time;
 }
 
 void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
@@ -314,7 +314,7 @@ void TraceFormat::ran(int32_t number, uint32_t batch, bool has_ended) {
   Running& running = found->second;
   if (!has_ended) running.began = now_;
   if (!has_ended || running.began < 0) return;
-  const double took = now_ - running.began;
+  const double took = std::max(now_ - running.began, 0.0);
   now_ = running.began;
   for_members(rank, running, [&](const Part& part) {
     const std::string& op = tensors_[part.tensor].op;

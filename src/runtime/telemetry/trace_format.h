@@ -75,7 +75,6 @@ class TraceFormat {
     uint64_t dropped = 0;
     uint64_t lost = 0;  // events lost here, because of too many tensors
     double last_time = 0;
-    double device_time = 0;  // like last_time, for events of its device
   };
 
   void describe(int32_t rank, const TraceBatch& batch);

@@ -84,18 +84,26 @@ TEST_CASE("a step keeps the operation with its longest wait, and the one that en
   CHECK(log.first == 2);
 }
 
-TEST_CASE("a wait that is known late belongs to the step in which its operation began") {
+TEST_CASE("the time of a batch on a GPU belongs to the step in which the ranks agreed on it") {
   Rank rank;
   for (int i = 0; i < 4; ++i) rank.step(milliseconds(1));
-  rank.log.wait_ended_in(1, milliseconds(7), 5);
-  rank.log.wait_ended_in(1, milliseconds(3), 6);
-  rank.log.wait_ended_in(3, milliseconds(4), 7);  // the current step
-  CHECK((rank.log.steps[0].waited_microseconds == 1'000 && rank.log.steps[0].longest == 0));
-  CHECK((rank.log.steps[1].waited_microseconds == 7'000 && rank.log.steps[1].longest == 5));
-  CHECK((rank.log.total_waited == 9'000 && rank.log.waited == 4'000));
+  REQUIRE(rank.log.ended == 3);
+  const uint64_t waited = rank.log.total_waited;
+  rank.log.batch_ended(1, milliseconds(7));
+  rank.log.batch_ended(1, milliseconds(3));
+  rank.log.batch_ended(3, milliseconds(4));  // the current step
+  rank.step(milliseconds(1));
+  const auto of = [&](size_t step) { return rank.log.steps[step].device_microseconds; };
+  CHECK((of(0) == 0 && of(1) == 7'000 && of(2) == 0 && of(3) == 4'000));
+  CHECK(rank.log.steps[1].wait_and_transfer() == 8'000);
+  // The transfer is no wait for other ranks.
+  CHECK(rank.log.steps[1].waited_microseconds == 1'000);
+  CHECK(rank.log.total_waited == waited + 1'000);
+  rank.log.longest_wait = 9'000;  // the rank's median is 5 ms
+  CHECK(*means_of(rank.log)->late_seconds == doctest::Approx(0.004));
   for (size_t i = 0; i < StepLog::kKept + 1; ++i) rank.step(milliseconds(0));
-  rank.log.wait_ended_in(3, milliseconds(9), 8);  // no longer kept
-  CHECK(rank.log.total_waited == 13'000);
+  rank.log.batch_ended(3, milliseconds(9));  // no longer kept
+  for (const StepLog::Step& step : rank.log.steps) CHECK(step.device_microseconds == 0);
 }
 
 TEST_CASE("a name of an operation is kept by its slot, and cut") {

@@ -23,6 +23,7 @@ RankCounters counters_with(uint64_t steps) {
   std::chrono::steady_clock::time_point now{std::chrono::hours(1)};
   for (uint64_t step = 0; step <= steps; ++step) {
     counters.steps.step_ended(now += milliseconds(10), counters.metrics, 5);
+    counters.steps.batch_ended(step, milliseconds(4));
     counters.steps.wait_ended(milliseconds(1), 5);
     counters.steps.wait_ended(milliseconds(2),
                               6 + (1 << 20));  // the slot had another name before
@@ -72,6 +73,7 @@ TEST_CASE("a sample arrives as it was sent, and a cut one is refused") {
       (read->signs[0].rank == 3 && read->signs[0].socket_bytes == 12 && read->signs[1].rank == 4));
   CHECK((read->places[0].operation == "bcast" && read->places[0].frames == 1ull << 60));
   CHECK((read->steps[0].last.size() == 60 && read->steps[0].last[59].waited == 2000));
+  CHECK(read->steps[0].last[59].wait_and_transfer() == 6000);
   CHECK((read->announced[0].operations == 7 && read->announced[0].joins == 1));
   CHECK(is_possible(*read));
   for (size_t cut = 1; cut < 100; ++cut) CHECK_FALSE(again(sample, cut));

@@ -85,8 +85,17 @@ TEST_CASE("the line at the end says how much the ranks waited, for whom, and in 
   REQUIRE(waits.size() == 2);
   CHECK((waits[0].late_seconds == 0 && waits[0].waited_seconds == doctest::Approx(0.6)));
   CHECK((waits[1].late_seconds == doctest::Approx(0.6) && waits[1].waited_seconds == 0));
+  // Another 20 ms of transfer on all GPUs changes no lateness, and is no wait.
+  auto ranks = ranks_with(250, 250);
+  for (auto& [rank, each] : ranks)
+    for (StepSample& step : each.steps.last) step.device = 20'000;
+  tally.take(ranks);
+  for (const StepWindow& window : alignment.take(ranks)) tally.take(window);
+  waits = tally.waits();
+  CHECK((waits[0].late_seconds == 0 && waits[1].late_seconds == doctest::Approx(0.75)));
+  CHECK((waits[0].waited_seconds == doctest::Approx(0.75) && waits[1].waited_seconds == 0));
   tally.take(ranks_with(10, 10));  // the ranks have restarted
-  CHECK(tally.waits()[0].waited_seconds == doctest::Approx(0.63));
+  CHECK(tally.waits()[0].waited_seconds == doctest::Approx(0.78));
 }
 
 }  // namespace hvd::launcher
