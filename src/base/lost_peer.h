@@ -20,7 +20,7 @@ struct LinkEnd {
   std::string_view host;
 };
 // Returns kAborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host
-// b was reset". Both ends make the same message, since neither end knows whether the other rank has ended.
+// b was reset". Each rank makes the same message, since it does not know whether the other rank has ended.
 Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what);
 // Returns the message of broken_link() that a failure contains, without the context before the message; else empty.
 std::string_view broken_link_in(const Status& status);

@@ -3,7 +3,7 @@
 
 namespace hvd {
 
-// Returns 0 or nullptr if the record ends before the member.
+// Returns the member; 0 or nullptr if the record ends before the member.
 template <typename Record, typename Field>
 Field field_of(const Record& record, Field Record::*field) {
   const auto* const end = reinterpret_cast<const char*>(&(record.*field) + 1);

@@ -31,7 +31,7 @@ struct Setting {
   const char* config_key = "";  // "params.cycle_time_ms" or ""
   const char* variable = "";    // "HOROVOD_START_TIMEOUT" or ""
   SettingType type = SettingType::kText;
-  const char* value = "";  // type of its value in help: "SECONDS"; "" for a flag without a value
+  const char* value = "";  // type of the flag's value in help: "SECONDS"; "" without a value
   // The default as text; "" means unset. A row without a default gets "0" for a flag, else "".
   const char* default_value = nullptr;
   // Size of one unit of the flag and config key, in units of the variable.
@@ -123,7 +123,7 @@ std::vector<std::string> about_misspelt_variables(
 // Returns an error for a variable of the table that has an invalid number or a number out of range.
 Status check_numbers(std::span<const std::pair<std::string, std::string>> variables);
 
-// Returns a variable that is not a setting (PATH, HOME, another launcher's); empty if unset.
+// Returns a variable that is not a setting (PATH, HOME, another launcher's); nullopt if unset.
 std::optional<std::string> environment_variable(std::string_view name);
 // Removes a variable from this process's environment. Call it before starting threads.
 void forget_environment_variable(std::string_view name);

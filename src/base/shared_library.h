@@ -22,7 +22,7 @@ class SharedLibrary {
   static Status try_open(const std::string& path,
                          const std::function<Status(const SharedLibrary&)>& judge);
 
-  // Returns nullptr if the library lacks the symbol.
+  // Returns the symbol's address; nullptr if the library lacks the symbol.
   void* symbol(const char* name) const;
   const std::string& path() const { return path_; }
   // Returns the path of the loaded file.

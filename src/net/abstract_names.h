@@ -19,11 +19,11 @@ namespace hvd::net {
 std::vector<std::string> listening_names(std::string_view prefix);
 
 struct Listener {
-  UniqueFd socket;  // connected; empty if the listener's queue of connections is full
+  UniqueFd socket;  // connected; closed if the listener's queue of connections is full
   pid_t pid;        // id of the listening process; 0 if the queue is full
   uid_t uid;        // undefined if the queue is full
 };
-// Connects to a socket of `type` without waiting. Empty if no such socket listens.
+// Connects to a socket of `type` without waiting. Returns nullopt if no such socket listens.
 std::optional<Listener> connect_to_listener(std::string_view name, int type);
 
 }  // namespace hvd::net

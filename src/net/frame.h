@@ -33,13 +33,13 @@ enum class FrameType : uint16_t {
   kReset = 6,    // the sender has dropped this stream in both directions; no payload
 };
 
-// On the wire, little-endian, in this order, behind the magic: version, type (16 bits each), job
+// On the wire, little-endian, in this order, after the magic number: version, type (16 bits each), job
 // (64), generation, host, stream, credit, payload length (32 each).
 struct FrameHeader {
   FrameType type = FrameType::kControl;
   uint64_t job = 0;
   uint32_t generation = 0;
-  uint32_t host = kNoHost;  // of the receiving or sending agent; agents can relay frames
+  uint32_t host = kNoHost;  // host of the receiving or sending agent; agents can relay frames
   uint32_t stream = 0;
   uint32_t credit = 0;
 };

@@ -26,7 +26,7 @@ Result<UniqueFd> listen_for_packets(std::string_view name);
 // Connects; blocks only while the listener's backlog is full. kNotFound: no process listens there.
 Result<UniqueFd> connect_for_packets(std::string_view name);
 
-// Returns the credentials of the process at the other end of a Unix socket, at connect time. Empty without credentials.
+// Returns the credentials that the process at the other end of a Unix socket had at connect time; nullopt if unknown.
 std::optional<ucred> peer_credentials(int fd);
 // Returns whether the process at the other end of a Unix socket runs as this process's user or as root.
 bool is_trusted_peer(int fd);

@@ -73,8 +73,8 @@ struct SocketEntry {
   uint64_t inode = 0;
 };
 
-// Finds the socket with these ends by netlink (sock_diag). Empty if the socket does not exist, or if the
-// kernel lacks this interface.
+// Finds the socket with these ends by netlink (sock_diag). Returns nullopt if the socket does not exist, or if
+// the kernel lacks this interface.
 std::optional<SocketEntry> find_in_kernel(const Ends& own, const Ends& far) {
   struct {
     nlmsghdr head;

@@ -23,7 +23,7 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// Returns the address of a Unix endpoint or of a numeric host; nothing for a name or an empty host.
+// Returns the address of a Unix endpoint or of a numeric host; nullopt for a name or an empty host.
 std::optional<SocketAddress> numeric_address(const Endpoint& endpoint);
 // Converts an address of a Unix socket, IPv4 or IPv6.
 Endpoint to_endpoint(const SocketAddress& address);

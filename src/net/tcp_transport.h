@@ -28,7 +28,7 @@ struct TcpListener {
 bool is_shortage(int error);
 
 struct Accepted {
-  GuardedFd socket;  // empty when no connection waits, and after an error
+  GuardedFd socket;  // closed when no connection waits, and after an error
   Bytes address;     // address of the peer, 4 or 16 bytes
   int error = 0;     // an errno value for which is_shortage() is true, or 0
 };
@@ -42,7 +42,7 @@ Result<GuardedFd> start_connect(ByteView address, uint16_t port);
 // Returns 0 for an established connection, else an errno value.
 int connect_outcome(int socket);
 // Ends a connection with ETIMEDOUT if its peer has not answered for this time. Shorter outages only
-// delay its bytes. The kernel probes an idle connection: no thread wakes up.
+// delay the bytes. The kernel probes an idle connection: no thread wakes up.
 void set_link_timeout(int socket, double seconds);
 // Turns pacing off, for a connection between namespaces of one kernel. A congestion control like bbr
 // paces data to protect a network's queues, but such a connection does not use a network.

@@ -22,7 +22,7 @@ class Observation {
   Observation(const Identity& identity, const WorkerSettings& settings, bool on_roots_machine,
               RuntimeCore* core, PluginHost* host, Progress* progress);
 
-  // Starts the timeline of the settings, after all ranks have connected. Ignores a failure.
+  // Starts the timeline of the settings, after all ranks have connected. A failure logs a warning; the job continues.
   void begin();
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
@@ -30,12 +30,12 @@ class Observation {
   Result<std::string> metrics(hvd_metrics_scope scope);
   // Sends the recorded events to the root while the links exist.
   void before_leave();
-  // Waits for the timeline's file. Call it with the progress lock held, after the runtime core has ended.
+  // Waits until the timeline's file is complete. The caller holds the progress lock; the runtime core must have ended.
   void close() { timeline_.close(); }
 
  private:
   using Asking = std::function<void(const std::shared_ptr<Question>&)>;
-  // `of_all`: whether the reply needs other ranks.
+  // Calls `asking`, and waits for the reply up to `seconds`. `of_all`: the reply needs other ranks.
   Result<std::string> ask(bool of_all, Asking asking, double seconds);
   MetricsOfRank own_metrics() const HVD_REQUIRES(progress_->progress_lock());
   ServiceLinks links(ServiceId id);

@@ -354,14 +354,15 @@ Status Runtime::release(hvd_handle handle, bool* in_use) {
   return not_found(cat("handle ", handle, " does not exist, or was released before"));
 }
 
-// Reports the peer whose end made this rank fail, before the program gets the failure and may end: the
-// launcher may otherwise see this rank's end before the peer's.
+// Stores the rank of the peer whose end made this rank fail, before the program gets the failure and may
+// end: the launcher may otherwise see this rank's end before the peer's end, and blame this rank.
 void Runtime::report_lost_peer() {
   const std::optional<int32_t> peer = core_->cut_off_by();
   if (peer) report_left_by(*peer, core_->cut_off_cause());
 }
 
-// Reports a failed start to the other ranks. If a peer's error caused it, reports only the peer's rank.
+// If the start failed because of a peer, stores the peer's rank for the launcher (left_by_key). Does
+// nothing if this rank refused the start, or if the error names no peer. The other ranks are not notified.
 void Runtime::report_failed_start(const Status& why) {
   const bool is_refusal = why.code() == Code::kFailedPrecondition ||
                           why.code() == Code::kInvalidArgument ||

@@ -69,7 +69,7 @@ struct RuntimeOptions {
   // Time limits: for all ranks to call hvd.init, and then, in seconds, to connect (0: the first limit holds).
   Deadline start_deadline = Deadline::never();
   double connect_seconds = 0;
-  Interruption* interruption = nullptr;  // ends the start; may be nullptr
+  Interruption* interruption = nullptr;  // interrupts the start; may be nullptr
 };
 
 // Returns the name of one start of a job, equal on all ranks that start together.
@@ -104,16 +104,16 @@ class Runtime {
   Status destroy_group(int32_t id);
   Status submit_group_call(const hvd_group_call& call, hvd_handle* handle);
   Status poll(hvd_handle handle, bool* done);
-  // Returns nullopt if the work is not complete by the deadline.
+  // Waits for the work. Returns nullopt if the work is not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
-  // Returns nullopt if the work is neither complete nor on a stream by the deadline.
+  // Waits for the work. Returns nullopt if the work is neither complete nor on a stream by the deadline.
   std::optional<Status> wait_on_stream(hvd_handle handle, void* stream, bool ends_process,
                                        Deadline deadline);
   Status output(hvd_handle handle, uint32_t index, hvd_output* output);
-  // `in_use`: see HandleTable::release.
+  // Releases the handle. `in_use`: see HandleTable::release.
   Status release(hvd_handle handle, bool* in_use = nullptr);
 
-  // The handle is complete when every rank has made the same call; output() then has the set's id.
+  // Adds a process set. The handle is complete when every rank has made the same call; output() then has the set's id.
   Status add_process_set(std::vector<int32_t> ranks, hvd_handle* handle);
   Status add_named_set(std::string_view name, std::vector<int32_t> ranks, hvd_handle* handle);
   Status remove_process_set(int32_t id, hvd_handle* handle);

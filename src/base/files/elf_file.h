@@ -13,7 +13,7 @@ namespace hvd {
 std::string machine_of_elf(ByteView file);
 
 // Returns the newest symbol version of a family that a 64-bit program or shared object needs: "2.34" for
-// "GLIBC_". Empty if it needs none.
+// "GLIBC_". Empty if the file needs none.
 std::string needed_version(ByteView file, std::string_view family);
 
 // Compares versions, for example 2.9 and 2.34, number by number.

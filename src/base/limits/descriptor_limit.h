@@ -31,7 +31,8 @@ inline rlimit raise_descriptor_limit(rlim_t wanted = RLIM_INFINITY) {
   return first;
 }
 
-// During its lifetime, programs started by this process get the limits before the first raise. Open descriptors stay.
+// While this object exists, programs started by this process get the limits before the first raise. Open descriptors
+// stay open.
 class FirstDescriptorLimit {
  public:
   FirstDescriptorLimit() { ::setrlimit(RLIMIT_NOFILE, &first_descriptor_limit()); }

@@ -16,7 +16,7 @@
 namespace hvd {
 
 // The last training steps of a rank. A step ends when the ranks agree on a tensor's name for a second
-// time. The ranks agree in one order, so a step has the same number on each rank, counted from `first`.
+// time. The ranks agree in the same order, so a step has the same number on each rank, counted from `first`.
 struct StepLog {
   // More steps than kWindow, so that the windows of two hosts, read one after the other, overlap.
   static constexpr size_t kKept = 128;
@@ -79,7 +79,7 @@ struct StepMeans {
   double seconds = 0;       // per step
   double waited_share = 0;  // the share of that time spent until all ranks agreed
   double bytes = 0;         // per step
-  // The time per step that the other ranks wait for this rank; empty if no launcher compares the ranks.
+  // The time per step that the other ranks wait for this rank; unset if no launcher compares the ranks.
   std::optional<double> late_seconds;
 };
 // Returns nullopt before the end of the first step.
@@ -106,10 +106,10 @@ class OperationNames {
 };
 
 // The number of world operations that a rank has announced. All ranks announce the same operations,
-// so a rank that has announced more than another waits for it. Does not count operations of smaller
+// so a rank that has announced more than another rank waits for that rank. Does not count operations of smaller
 // process sets and groups, nor messages between two ranks.
 struct Announcements {
-  uint64_t operations = 0;  // since all ranks last joined (hvd.join)
+  uint64_t operations = 0;  // number since all ranks last joined (hvd.join)
   // The number of begins and ends of joins. Odd: this rank has joined, and another rank has not.
   uint64_t joins = 0;
 };

@@ -10,7 +10,7 @@ namespace hvd {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 // Returns `base` with values of `over` for the names that both have, followed by the other
-// variables of `over`. If a name occurs twice in `over`, its last value counts.
+// variables of `over`. If a name occurs twice in `over`, the last value wins.
 Environment overlay(Environment base, const Environment& over);
 
 // Returns "NAME=VALUE" for each variable.

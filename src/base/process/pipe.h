@@ -10,7 +10,7 @@ struct Pipe {
   UniqueFd read, write;
 };
 
-// Both ends have O_CLOEXEC and numbers above 2.
+// Creates a pipe whose two descriptors have O_CLOEXEC and numbers above 2.
 Result<Pipe> open_pipe();
 
 // Moves a descriptor above 2. In a process without standard streams, a new descriptor may get a

@@ -18,9 +18,9 @@ void set_up_signals();
 // Call this before executing a user's program: a write beyond the limit then ends the program as usual.
 void set_back_signals();
 
-// Whether this process ignores the signal. For example, nohup starts a program with SIGHUP ignored.
+// Returns whether this process ignores the signal. For example, nohup starts a program with SIGHUP ignored.
 bool is_ignored(int signal);
-// The signals that this process ignores, and that an executed program would therefore ignore too.
+// Returns the signals that this process ignores. An executed program would ignore them too.
 std::vector<int> ignored_signals();
 // Gives these signals their default action, and unblocks all signals. For a child between fork and exec.
 void reset_signals(const std::vector<int>& ignored);

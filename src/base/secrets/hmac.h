@@ -1,4 +1,4 @@
-// SHA-256 and HMAC-SHA256 by libcrypto's low-level functions. These functions need no dynamic
+// SHA-256 and HMAC-SHA256 by libcrypto's low-level functions, which need no dynamic
 // loader, so static programs can use them. For messages of one line, these functions take a
 // quarter of the time of the EVP functions.
 #pragma once

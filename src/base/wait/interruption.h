@@ -24,8 +24,8 @@ class Interruption {
   // Becomes readable at the interruption, for poll(2). -1 if the process could not open a descriptor.
   int fd() const { return event_.get(); }
 
-  // Calls the callback at an interruption during its lifetime: on the interrupting thread, or in its
-  // constructor after an earlier interruption. Its destructor waits for the end of the callback.
+  // Calls a callback when the interruption happens during the lifetime of the Watch: on the interrupting thread, or in
+  // the Watch's constructor after an earlier interruption. The destructor waits for the end of the callback.
   class Watch {
    public:
     // If `interruption` is null, the callback is never called.

@@ -20,7 +20,7 @@ Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
 
 // Returns the place of a single tensor, for callers that exchange places together with other data.
-// These callers reserve the step, and post kConsumed in it afterwards.
+// The caller reserves the step, and posts kConsumed in the step afterwards.
 std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
                                           size_t element);
 // Reduces a single tensor in place. `places`: the place of each member's tensor, by local index.

@@ -37,7 +37,7 @@ struct CheckedCall {
 // HVD_BARRIER ends with the comparison.
 Coroutine run_checked(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call);
 
-// Returns two members, the sender first, whose counts for each other differ; empty if all counts agree.
+// Returns two members, the sender first, whose counts for each other differ; nullopt if all counts agree.
 std::optional<std::pair<size_t, size_t>> differing_pair(std::span<const int64_t> all_counts,
                                                         size_t members);
 

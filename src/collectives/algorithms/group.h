@@ -1,6 +1,6 @@
 // The members of a process set for the collectives: the members on this host, the leader of each host,
-// the shared memory of the group, and the step counters. The built-in backend owns one per process
-// set. Lives on the progress thread.
+// the shared memory of the group, and the step counters. The built-in backend owns a Group per
+// process set. Lives on the progress thread.
 #pragma once
 
 #include <array>
@@ -127,7 +127,7 @@ class AllReached final : public Condition {
 };
 
 // Returns a condition that is ready when every member has consumed the buffers that this step
-// reuses: those of two steps before, possibly of another operation.
+// reuses: the buffers of two steps before, possibly of another operation.
 inline AllReached buffers_free(Group& group, uint64_t step) {
   return {group, kConsumed, step == 0 ? 0 : step - 1};
 }

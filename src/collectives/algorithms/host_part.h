@@ -1,4 +1,5 @@
-// A host's part of a reduction over several hosts: its type between hosts, and the division of an average. Pure.
+// The partial result of one host in a reduction over several hosts: its type between hosts, and the division of an
+// average. Pure.
 #pragma once
 
 #include "collectives/algorithms/schedule.h"

@@ -21,7 +21,7 @@ void reduce_small(Group& group, const Reduction& reduction, uint64_t step, Reduc
                   const Scale& after, std::byte* result);
 void end_small(Group& group, uint64_t step);
 
-// One allreduce in chunks. Its member functions are the stages of a chunk on its host.
+// One allreduce in chunks. The member functions are the stages of a chunk on this rank's host.
 class HostStream {
  public:
   HostStream(Group& group, Reduction& reduction, size_t largest_chunk = SIZE_MAX)

@@ -1,6 +1,6 @@
 // The inter-host allreduce: reduces pieces of memory over all hosts of a group, in place. The ranks
 // with equal local index, one per host, take part together. Several pieces are in flight at once,
-// each at a step of its schedule. Both ends of a stream know the order of the transfers, so only
+// each at a step of its schedule. The two ends of a stream know the order of the transfers, so only
 // data is sent. The progress thread polls the object; no call waits.
 #pragma once
 
@@ -79,7 +79,7 @@ class InterHostAllreduce {
     size_t host;
     size_t stream;
     PeerStream* peer_stream = nullptr;
-    std::vector<StreamTransfer> transfers;  // from `head` on
+    std::vector<StreamTransfer> transfers;  // pending from index `head` on
     size_t head = 0;
   };
   struct Started {

@@ -79,8 +79,8 @@ Products products_of(hvd_dtype dtype, const void* a, const void* b, size_t count
 }
 
 Weights weights_of(const Products& products) {
-  // The square root of the smallest normal float64. A vector with a smaller squared norm counts as
-  // zero, and gets a weight of 1.
+  // The square root of the smallest normal float64. A vector with a smaller squared norm is treated
+  // as zero, and gets a weight of 1.
   constexpr double kNothing = 0x1p-511;
   const auto keep = [&](double norm) {
     return norm < kNothing ? 1.0 : 1.0 - products.ab / (2 * norm);

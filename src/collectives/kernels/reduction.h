@@ -1,5 +1,5 @@
 // The reduction of one batch in host memory: the kernel, the scales, and the copies into and out of chunks.
-// The algorithms of collectives/algorithms make one per allreduce, on the progress thread.
+// The algorithms of collectives/algorithms make one Reduction per allreduce, on the progress thread.
 #pragma once
 
 #include <span>

@@ -24,7 +24,7 @@ class DataLink {
   DataLink& operator=(const DataLink&) = delete;
 
   bool is_local() const { return is_local_; }
-  // Between hosts: opens the stream, unless it is open. Both ends must call open_stream(), since possibly
+  // Between hosts: opens the stream, unless it is open. Each of the two ranks must call open_stream(), since possibly
   // only one end can connect to the other.
   void open_stream();
   // Inside a host: creates the ring for data to the peer in the shared heap, and returns its place,
@@ -34,7 +34,7 @@ class DataLink {
   // Inside a host: uses the ring for data from the peer.
   Status open_ring(const SharedHeap::Place& place);
   // Within a host: returns the place of this rank's memory in the shared heap, for the peer's
-  // reach(); empty if the memory is not in the shared heap.
+  // reach(); nullopt if the memory is not in the shared heap.
   std::optional<SharedHeap::Place> place_of(ByteView memory) const;
   // Within a host: returns the address at which this process has mapped the peer's memory. `place`
   // comes from the peer's place_of().

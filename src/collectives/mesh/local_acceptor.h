@@ -38,7 +38,7 @@ constexpr std::string_view kOtherUser = "another user";
 
 class LocalAcceptor {
  public:
-  // `members`: the ranks to admit. `interruption` ends the wait with kAborted.
+  // `members`: the ranks to admit. `interruption` interrupts the wait with kAborted.
   LocalAcceptor(int listener, const Credentials& credentials, int32_t rank,
                 const std::vector<int32_t>& members, Interruption* interruption = nullptr)
       : listener_(listener),

@@ -1,6 +1,6 @@
 // The local rendezvous of the ranks of one host. Over an abstract Unix socket, with a challenge in
 // both directions, the lowest rank (the leader) distributes the shared memory and the doorbells. Only a
-// rank that can connect to this socket counts as a rank of this host. Mesh calls these functions, once in
+// rank that can connect to this socket is treated as a rank of this host. Mesh calls these functions, once in
 // hvd_init, and owns their result. The functions wait up to the deadline.
 #pragma once
 
@@ -21,14 +21,14 @@ namespace hvd::collectives {
 struct Watched {
   int32_t rank;
   GuardedFd socket;  // reports a hang-up when no process holds the other end
-  UniqueFd process;  // a pidfd; empty if the kernel lacks pidfds, and for this process
+  UniqueFd process;  // a pidfd; closed if the kernel lacks pidfds, and for this process
 };
 
 struct LocalRendezvous {
   std::unique_ptr<HostLinks> links;
   std::vector<int32_t> leaders;  // the lowest rank on each rank's host
   std::vector<Watched> watched;
-  std::vector<UniqueFd> heaps;  // by local rank; empty if the host has too many ranks
+  std::vector<UniqueFd> heaps;  // by local rank; no elements if the host has too many ranks
 };
 
 // The socket, under a random abstract name, on which a leader accepts its members.

@@ -234,8 +234,8 @@ Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Dead
 }
 
 // Returns the leader of each rank, for records that do not suffice: each rank publishes the leader
-// that it reached. A member receives the table from its leader later; here it returns a table in
-// which every rank is its own leader.
+// that it reached. A member receives the table from its leader later; for a member, this function
+// returns a table in which every rank is its own leader.
 Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore& store,
                                                    Deadline deadline) {
   std::vector<int32_t> leaders(records_.size());

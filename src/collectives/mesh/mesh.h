@@ -31,12 +31,13 @@ struct MeshOptions {
   int32_t size = 1;
   std::string host;  // the host's name in error messages
   Credentials credentials;
-  std::string site;                      // PeerRecord::site
-  net::PortRange ports{};                // ports on which this rank may listen for other hosts
-  net::InterfaceChoice interfaces{};     // interfaces on which other hosts may reach this rank
-  LinkTimes times{};                     // `dial` applies to a mesh without a deadline
-  SharedHeap* heap = nullptr;            // memory that this process shares; may be null
-  Interruption* interruption = nullptr;  // ends the wait for the ranks of this host; may be null
+  std::string site;                   // PeerRecord::site
+  net::PortRange ports{};             // ports on which this rank may listen for other hosts
+  net::InterfaceChoice interfaces{};  // interfaces on which other hosts may reach this rank
+  LinkTimes times{};                  // `dial` applies to a mesh without a deadline
+  SharedHeap* heap = nullptr;         // memory that this process shares; may be null
+  Interruption* interruption =
+      nullptr;  // interrupts the wait for the ranks of this host; may be null
   // Set only by tests that simulate several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;

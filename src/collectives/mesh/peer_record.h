@@ -1,6 +1,6 @@
 // The record that each rank publishes in the store before it has a link: its kernel, its network and
 // its addresses. Values and their encoding only. Mesh makes, publishes and reads the records; the
-// local rendezvous and RemoteLinks use them.
+// local rendezvous and RemoteLinks use the records.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct PeerRecord {
   static Result<PeerRecord> decode(ByteView bytes);
 };
 
-// Returns the leader of each rank, the lowest rank on its machine, if the records suffice. Empty if
-// ranks that may share memory have different sites or lack a site.
+// Returns the leader of each rank, the lowest rank on its machine, if the records suffice. Returns
+// nullopt if ranks that may share memory have different sites or lack a site.
 std::optional<std::vector<int32_t>> known_leaders(const std::vector<PeerRecord>& records);
 
 // Returns whether two ranks run on one kernel, possibly in different network namespaces.

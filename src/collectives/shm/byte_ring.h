@@ -15,7 +15,7 @@ namespace hvd::collectives {
 
 class ByteRing {
  public:
-  // Both sides copy at the same time, so the ring should fit into both cores' caches.
+  // Writer and reader copy at the same time, so the ring should fit into the caches of their cores.
   static constexpr size_t kCapacity = 256 * 1024;
   // The writer publishes its progress at least this often, so that the reader follows closely.
   static constexpr size_t kPiece = 32 * 1024;

@@ -14,7 +14,7 @@ namespace hvd::collectives {
 
 class PeerHeaps {
  public:
-  // `files` holds the file of each local rank; empty for a rank without a heap.
+  // `files` holds the file of each local rank; a closed descriptor for a rank without a heap.
   PeerHeaps(std::vector<UniqueFd> files, MemoryMap& map);
   ~PeerHeaps();
   PeerHeaps(const PeerHeaps&) = delete;

@@ -35,7 +35,7 @@ class SharedHeap {
     uint64_t size;
     uint64_t offset;
   };
-  // Returns the place of this memory; empty if no single block contains it.
+  // Returns the place of this memory; nullopt if no single block contains it.
   std::optional<Place> find(const void* memory, size_t size) const;
 
   // Returns the sealed file, which peers may map; an error in a forked child, since the memory

@@ -1,6 +1,6 @@
 // TLS 1.3 with a key that both ends hold in advance (an external PSK: RFC 8446, section 2.2, and
 // RFC 9257), and with ephemeral Diffie-Hellman: no end needs a certificate, and a key that leaks
-// later does not decrypt earlier recordings. Both ends of src/net's TLS use this key. Only
+// later does not decrypt earlier recordings. Clients and servers of src/net/tls use this key. Only
 // tls_*.cpp call these functions. Contexts and sessions are OpenSSL's.
 #pragma once
 
@@ -11,9 +11,9 @@ struct ssl_st;
 
 namespace hvd::net {
 
-// Clients of this context offer only the key, TLS 1.3 and one cipher suite.
+// Makes clients of this context offer only the key, TLS 1.3 and one cipher suite.
 bool offer_shared_key(ssl_ctx_st* context, const Digest& key);
-// Servers of this context accept the key. These servers issue no session tickets, so the shared
+// Makes servers of this context accept the key. Such servers issue no session tickets, so the shared
 // key is the only session that a client can resume. `is_alone`: the server has no certificate.
 bool accept_shared_key(ssl_ctx_st* context, const Digest& key, bool is_alone);
 

@@ -23,7 +23,7 @@ class TlsStream {
   TlsStream& operator=(TlsStream&&) noexcept;
   ~TlsStream();
 
-  // These functions have the contracts of BlockingStream.
+  // As in BlockingStream.
   Status write(ByteView head, ByteView body, Deadline deadline, bool& interrupted);
   Result<size_t> read_some(std::span<std::byte> buffer, Deadline deadline);
 

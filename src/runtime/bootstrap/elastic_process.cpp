@@ -19,7 +19,7 @@ rendezvous::HttpStoreOptions store_options(const WorkerSettings& settings) {
   return options;
 }
 
-// Makes an interruption that also ends the calls of the store. `store` may be nullptr.
+// Makes an Interruption that also interrupts the calls of the store. `store` may be nullptr.
 std::shared_ptr<Interruption> interruption_of(std::shared_ptr<rendezvous::HttpStore> store) {
   struct Start {
     Interruption interruption;

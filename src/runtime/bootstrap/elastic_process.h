@@ -1,4 +1,4 @@
-// This process's part in an elastic job: requests a place in each generation from the launcher, and
+// One process of an elastic job: requests a place in each generation from the launcher, and
 // receives the launcher's news about the running generation. Owns a connection to the job's store
 // and the thread that waits for news. hvd_init makes one object for the life of the process. Any
 // thread may call.
@@ -87,7 +87,7 @@ class ElasticProcess {
   const int32_t process_;
   const OnLost on_lost_;
   std::unique_ptr<rendezvous::HttpStore> news_;
-  // The store for requests and for the start of each generation. Its connection stays open for the next generation.
+  // The store for requests and for the start of each generation. The connection stays open for the next generation.
   std::shared_ptr<rendezvous::HttpStore> store_;
   std::atomic<bool> follows_hosts_ = false;
   mutable Mutex mutex_;
@@ -96,8 +96,9 @@ class ElasticProcess {
   int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // commits since the ranks of met_ have connected
   int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation of the last join()
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
-  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // ends the start of current_
-  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // generation of the next two fields
+  std::weak_ptr<Interruption> start_
+      HVD_GUARDED_BY(mutex_);  // interrupts the start of generation current_
+  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;  // generation of the next two fields
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
   Status loss_ HVD_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> leaves_at_ HVD_GUARDED_BY(mutex_);

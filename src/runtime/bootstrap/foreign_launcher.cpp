@@ -214,8 +214,8 @@ void warn_of_shell() {
           "many ranks from it, and so does srun without --pty from outside of it"));
 }
 
-// Describes the evidence of a launcher. A user may have exported the variables of torch.distributed for
-// another job, but not those of other launchers.
+// Returns the reason to expect other ranks, if only RANK and WORLD_SIZE of torch.distributed are set: a user
+// may have exported these variables for another job. Returns an empty text for other launchers.
 std::string evidence_of(const ForeignPlace& place) {
   if (place.bootstrap != kTorchBootstrap) return {};
   return cat("RANK and WORLD_SIZE say that this process is rank ", place.rank, " of ", place.size,
@@ -258,7 +258,7 @@ Status refuse_lonely_rank(const ForeignPlace& place, const WorkerSettings& setti
 
 std::string word_of(std::string_view value) { return to_lower(trim(value)); }
 
-// Evidence that a foreign launcher started this process.
+// Signs in the environment that a foreign launcher started this process.
 struct LauncherDetection {
   bool has_bootstrap = false;
   bool step_of_many = false;

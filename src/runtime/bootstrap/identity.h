@@ -40,7 +40,7 @@ struct Bootstrap {
   // The job's secret in hexadecimal digits, if no variable has it, as under Horovod's own
   // launcher.
   std::string secret;
-  // The reason why this process expects other ranks, for the error about missing ranks; may be empty.
+  // A sentence with the reason why this process expects other ranks, for the error about missing ranks; may be empty.
   std::string evidence;
   // An error of this rank that all ranks must receive before they start.
   Status trouble;
@@ -59,7 +59,7 @@ struct BootstrapStart {
   std::vector<int32_t> ranks = {};  // the ranks that start together; empty: all
 };
 
-// Returns the identity from the variables only, with rank -1 if these name a job but no rank.
+// Returns the identity from the variables only, with rank -1 if they name a job but no rank.
 // Returns an error if variables contradict each other. Pure.
 Result<Identity> identity_of(const WorkerSettings& settings);
 

@@ -25,7 +25,7 @@ std::optional<NamedRank> named_rank(const Variables& variables);
 class RankClaim {
  public:
   // Claims the rank that this process's environment names, if any. An error names the process that
-  // holds the claim. If the kernel allows no claim, returns an empty one without an error.
+  // holds the claim. If the kernel allows no claim, returns an empty claim without an error.
   static Result<RankClaim> take();
 
  private:

@@ -306,7 +306,7 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
 void replace_runtime(std::unique_ptr<Runtime> runtime, std::shared_ptr<void> session)
     HVD_REQUIRES(state.mutex) {
   Runtime* old = state.current.exchange(runtime.release());
-  // Wait for calls that use the old runtime. These calls end soon, since the old runtime refuses everything.
+  // Wait for calls that use the old runtime, which end soon, since the old runtime refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
   state.session = new std::shared_ptr<void>(std::move(session));

@@ -55,7 +55,7 @@ class MessageLinks {
  private:
   const hvd_controller_v1& link() const { return controller_->vtable<hvd_controller_v1>(); }
 
-  std::optional<OpenedPlugin> controller_;  // until close
+  std::optional<OpenedPlugin> controller_;  // unset after close()
   const int32_t rank_;
   const std::vector<int32_t> machines_;
   const TreePlace tree_;

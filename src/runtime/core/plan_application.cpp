@@ -214,7 +214,7 @@ void PlanApplication::note_agreement(const SetMembers& set, const PlanItem& item
   StepLog& log = *parts_.instruments->steps;
   const bool is_of_all = set.id == 0;
   uint64_t& step = is_of_all ? step_ : set_step_;
-  // Names of smaller sets differ between ranks, so they count only if the set of all ranks has no names.
+  // Names of smaller sets differ between ranks, so use them only if the set of all ranks has no names.
   if (submission.name->step == step && (is_of_all || step_ == 1)) {
     parts_.instruments->metrics->stepped(arrived_);
     log.step_ended(arrived_, *parts_.instruments->metrics, item.id);

@@ -15,7 +15,7 @@ constexpr size_t kSmallBetweenHosts = 32 * 1024;
 // Bytes of unread small messages that a receiver keeps for one sender. Further messages are only offered.
 constexpr uint64_t kMostUnread = 4 << 20;
 constexpr uint64_t kReportConsumed = kMostUnread / 4;
-// A message counts as its bytes plus this number.
+// The limits count each message as its bytes plus this number, so that empty messages are limited too.
 constexpr uint64_t kMessageCost = 64;
 constexpr size_t kPiece = 64 * 1024;
 constexpr size_t kMostPieces = 8 * kPiece;  // bytes sent and not yet consumed
@@ -241,7 +241,7 @@ Status PointToPoint::arrive(int32_t from, const PeerMessage& message) {
   Submission* const receive = matcher_.match(message.set, message.tag, from);
   const bool is_offer = message.step == PeerStep::kOffer;
   if (receive == nullptr && parts_.sets->was_removed(message.set)) {
-    // An offer needs no reply: the sender fails it when it removes the set.
+    // An offer needs no reply: the sender fails the offer when it removes the set.
     return is_offer ? Status() : count_consumed(from, message.rest.size());
   }
   if (receive == nullptr) {
@@ -622,7 +622,7 @@ void PointToPoint::fail_transfers(PeerLink& link) {
 Status PointToPoint::remove_set(uint32_t serial, const Status& why) {
   HVD_RETURN_IF_ERROR(
       withdraw_if([serial](const Submission& one) { return one.set == serial; }, why));
-  // Offered messages (id != 0) need no reply: the sender also removes the set, and fails them.
+  // Offered messages (id != 0) need no reply: the sender also removes the set, and fails the messages.
   for (const auto& message : matcher_.take_messages(serial)) {
     if (message->id == 0)
       HVD_RETURN_IF_ERROR(count_consumed(message->source, message->data.size()));
@@ -656,7 +656,7 @@ Status PointToPoint::notify(std::span<const GroupEnd> ends) {
   return {};
 }
 
-// Sends a flush to each peer for which all bytes have left: the peer replies when they have arrived.
+// Sends a flush to each peer for which all bytes have left: the peer replies when the bytes have arrived.
 Status PointToPoint::flush(bool* moved) {
   if (ended_.load(std::memory_order_relaxed)) return {};
   bool all = true;

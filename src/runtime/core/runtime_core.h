@@ -84,7 +84,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
   // Returns the reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
-  // Returns the error of a submission to this set that this rank refuses, else ok. `name` may be empty.
+  // Returns an error if this rank must refuse a submission to this set, else ok (Shutdown::refuse).
   Status refuse(int32_t op, std::string_view name, const SetMembers& set) {
     return shutdown_.refuse(op, name, set);
   }

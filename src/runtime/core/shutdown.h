@@ -1,5 +1,5 @@
-// Ends this rank's part in the job, by the shutdown protocol or after a failure. Owns the protocol's state, the
-// ranks that have left, and the failure. Sends the notices to neighbours in the combining tree. A process set
+// Ends this rank's participation in the job, by the shutdown protocol or after a failure. Owns the protocol's state,
+// the ranks that have left, and the failure. Sends the notices to neighbours in the combining tree. A process set
 // ends when its first member leaves. Only the runtime core calls Shutdown, and completes pending work according to
 // the returned steps. Lives on the progress thread, except for the functions marked "any thread".
 #pragma once
@@ -32,11 +32,12 @@ class Shutdown {
   Status refusal() const;
   // Returns true if this set has ended: a member has left, or the job has failed.
   bool has_ended(const SetMembers& set) const;
-  // Returns the error of a submission to this set that this rank refuses, else ok. `name` may be empty.
+  // Returns an error if this rank must refuse a submission of the operation `op` to this set, else ok. `name`: the
+  // tensor's name, for the error; may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set);
   // Returns whether the rank has left. Sends and receives end with their other rank, not with a process set.
   bool has_left(int32_t rank) const;
-  // Returns the error of a send or receive, named `text`, whose other rank `peer` has left (-1: any of several ranks).
+  // Returns the error for a send or receive after `peer` has left (-1: any of several ranks). `text` names the call.
   Status refuse_message(std::string_view text, int32_t peer);
   // True if each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
@@ -65,8 +66,8 @@ class Shutdown {
   [[nodiscard]] std::optional<Step> links_closed();
   // Returns whether the shutdown protocol is ending the work.
   bool stopping() const { return protocol_.stopping(); }
-  // Ends this rank's part after a failure. Sends the cause to all neighbours except `received_from`, which
-  // reported it, or -1. Returns the cause for all pending work. `has_work`: this rank has pending work.
+  // Ends this rank's work after a failure. Sends the cause to all neighbours except `received_from`, the neighbour that
+  // reported the cause, or -1. Returns the error for all pending work. `has_work`: this rank has pending work.
   Status fail(const Status& cause, int32_t received_from, bool has_work);
 
  private:

@@ -313,7 +313,7 @@ void BatchExecutor::note_times(const Run& run) {
   if (run.ended == run.began) return;
   device_ended_ = std::max(device_ended_, run.ended);
   instruments_->trace.ran(run.traced, run.began, run.ended);
-  // Only the set of all ranks counts, as for the wait until all ranks agree.
+  // Count only batches of the set of all ranks, as for the wait until all ranks agree.
   if (run.batch.process_set != 0 || run.submissions.empty()) return;
   instruments_->steps->batch_ended(run.step, run.ended - run.began);
 }

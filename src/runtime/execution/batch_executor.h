@@ -1,5 +1,5 @@
 // Runs agreed batches through the op plugins: batches of one process set in order, batches of different sets in
-// parallel. Batches on devices start in one order, equal on all ranks. Reports each submission to the
+// parallel. Batches on devices start in the same order on all ranks. Reports each submission to the
 // CompletionSink when its last part is done. The runtime core owns and calls BatchExecutor, on the progress thread.
 #pragma once
 
@@ -124,7 +124,7 @@ class BatchExecutor {
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
   Clock::time_point device_ended_{};
-  Status failure_;  // failure of an op, whose batches end with abort
+  Status failure_;  // failure of an op plugin; abort() ends the plugin's batches
 };
 
 }  // namespace hvd::runtime

@@ -68,7 +68,7 @@ class BatchExecutor::BatchQueue {
   explicit BatchQueue(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
 
   // Returns whether the ranks must agree on the turns of the set's device batches. Plans of the set of all
-  // ranks already have one order, and a set of one rank does not wait for other ranks.
+  // ranks already have the same order everywhere, and a set of one rank does not wait for other ranks.
   bool waits_for_turns() const { return set->id != 0 && set->ranks.size() > 1; }
 
   const std::shared_ptr<const SetMembers> set;

@@ -67,7 +67,7 @@ std::optional<std::string> shapes(const RequestPair& pair) {
   return {};
 }
 
-// Names the operation; Adasum counts as a separate operation.
+// Returns the operation's name for errors. An allreduce with Adasum has its own name.
 std::string_view operation(const Request& request) {
   const bool adasum = request.op == HVD_ALLREDUCE && request.reduce_op == HVD_ADASUM;
   return adasum ? reduce_op_name(HVD_ADASUM) : op_name(request.op);

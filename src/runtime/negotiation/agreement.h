@@ -24,7 +24,7 @@ struct RankRequest {
   const Request& request;
 };
 
-// Returns how two requests differ; empty if they may run together. Ranks may have different rows and splits.
+// Returns how two requests differ; nullopt if both may run together. Ranks may have different rows and splits.
 std::optional<std::string> disagreement(const std::string& name, const RankRequest& a,
                                         const RankRequest& b);
 

@@ -1,4 +1,4 @@
-// The root's part in the negotiation of one process set: makes plans from the names that are ready
+// The root's side of the negotiation of one process set: makes plans from the names that are ready
 // on all ranks. The root's Negotiator decides which names are ready, and passes them to add(). The
 // coordinator checks their requests, assigns and revokes cache ids, and fuses tensors into batches.
 // ProcessSetState owns the coordinator on the root; the runtime core calls it, on the progress thread.

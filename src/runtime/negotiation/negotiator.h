@@ -12,8 +12,8 @@
 //   - An id means the same request on all nodes. A root's plan that forgets an entry may cross
 // reports of its id on their way up: forget() converts stored reports to full ones, and the cache
 // keeps a forgotten entry until the announcements of all children confirm that plan.
-//   - A joined rank counts as ready for every name until all ranks have joined. Names that become
-// whole by a join are sent up in the order of their texts.
+//   - A joined rank is treated as ready for every name until all ranks have joined. Names that become
+// complete by a join are sent up in the order of their texts.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ class Negotiator {
   // Takes a child's announcement. An error means that the child is faulty.
   Status receive(int32_t child, Announcement* announcement);
 
-  // Apply parts of the root's plans: forget() an invalid cache id; all ranks have joined.
+  // Apply parts of the root's plans: forget() an invalid cache id, all_have_joined() the join of all ranks.
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 
@@ -46,8 +46,8 @@ class Negotiator {
   Announcement& ready() { return ready_; }
 
   const TreePlace& place() const { return place_; }
-  // Returns true if this rank has announced these ids and no rank of its subtrees has, if no
-  // other announced name is incomplete, and if no rank has joined.
+  // Returns true if the incomplete names are exactly these ids, each of them announced by this rank but
+  // by no child; if ready() is empty; and if no rank of the subtree has joined.
   bool waits_for_others_with(std::span<const uint32_t> ids) const;
   // Returns the ranks of the subtree that may not be ready for a name, for the report of a stall.
   // For a missing child, returns all ranks of its subtree.

@@ -22,7 +22,7 @@ struct BackendSelection {
   // The runtime opens the file if the ranks agree (backend_agreement.h).
   std::string devices_by_trial;
   // Eight lines: a description of the choice, the version of this library, this rank's host, the
-  // library's path, whether links are encrypted (1 or 0), whether sums have one order (1 or 0), the
+  // library's path, whether links are encrypted (1 or 0), whether sums have a fixed order (1 or 0), the
   // operations on devices ("trial": trials select them), and for trials the state of this rank:
   // "driver" (of GPUs), "none", or "file" if the file is missing.
   std::string words;

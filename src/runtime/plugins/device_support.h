@@ -18,7 +18,7 @@ class DeviceSupport {
   // Queries the plugins for a set of `size` ranks (at least 2). Call it before other threads use the plugins.
   static DeviceSupport ask(const OpSelector& ops, int32_t size);
 
-  // `reduce_op`: the user's value. Factors of 0 count as 1.
+  // `reduce_op`: the user's value. A factor of 0 means 1.
   bool has(int32_t op, int32_t dtype, int32_t reduce_op, double prescale, double postscale) const;
 
  private:

@@ -19,8 +19,8 @@ constexpr const char* kFirstCause = "first-cause";
 constexpr double kCauseSeconds = 0.5;
 constexpr double kCauseSecondsOfRank = 0.05;
 
-// Converts a status to a code, and logs the error, since the plugin gets only the code. Does not log a late
-// party, which is not an error yet, or an interruption, which has its own message.
+// Converts a status to a code, and logs the error, since the plugin gets only the code. Logs neither a
+// timeout, since the caller may wait again, nor an interruption, which has its own message.
 int code_of(const Status& status, const char* name) {
   const bool is_awaited =
       status.code() == Code::kDeadlineExceeded || status.code() == Code::kAborted;

@@ -1,5 +1,5 @@
-// Implements hvd_plugin_host (plugin.h) over settings, store and wake-ups. Runtime owns one for all
-// its plugins. Plugins may call the host on any thread.
+// Implements hvd_plugin_host (plugin.h) over settings, store and wake-ups. Class Runtime owns one
+// PluginHost for all plugins. Plugins may call the host on any thread.
 #pragma once
 
 #include <atomic>

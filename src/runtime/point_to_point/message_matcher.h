@@ -1,6 +1,6 @@
 // Matches messages with receives. Keeps messages that arrived before their receives, and receives that wait
 // for messages. A receive gets the oldest matching message, and a message goes to the oldest matching
-// receive. A match needs one process set and tag, and a receive that names the sender or any rank. Pure.
+// receive. A receive matches a message of the same process set and tag whose sender it names; or of any sender. Pure.
 #pragma once
 
 #include <cstdint>

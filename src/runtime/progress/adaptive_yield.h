@@ -39,7 +39,7 @@ class AdaptiveYield {
   static constexpr Duration kUsual{20};
   // The spin limit when the peer itself needs this core.
   static constexpr Duration kShort{1};
-  // Minimum time between two waits that counts as a computation.
+  // If the time between two waits is at least this long, the caller has computed in between.
   static constexpr Duration kComputation{200};
   // In a yield longer than kEmptyYield, another thread has run. If the yield took longer than
   // kAnswer, the other thread was not the peer, which replies and then waits.

@@ -1,4 +1,4 @@
-// The root's part of the stall inspector: makes a question to all ranks from their reports of pending
+// The root's side of the stall inspector: makes a question to all ranks from their reports of pending
 // work, and a report of the stall from their answers. StallInspector owns and calls StallInquiry,
 // sends the messages, and passes the current time. Pure. Lives on the root's progress thread.
 #pragma once
@@ -41,7 +41,7 @@ class StallInquiry {
   Clock::time_point alarm() const;
   // Returns the question to all ranks, if it is due.
   std::optional<StallAsk> ask(Clock::time_point now);
-  // Returns the report if all ranks have answered or the time limit has passed. Empty if no work is
+  // Returns the report if all ranks have answered or the time limit has passed; nullopt if no work is
   // stalled.
   std::optional<StallReport> conclude(Clock::time_point now);
 

@@ -56,7 +56,7 @@ class StallInspector final : public Service {
   void answer(const StallAsk& ask);
   StallState state_of(const StallName& name) const;
   void publish(const StallReport& report);
-  // Returns an empty descriptor after logging an error.
+  // Opens the report file. On failure, logs the error and returns a closed descriptor.
   UniqueFd open_report();
   void go_on_without_report(const Status& why);
   std::string shown_report() const;  // path of the report file, for errors
@@ -64,7 +64,7 @@ class StallInspector final : public Service {
   RuntimeCore* const core_;
   const StallOptions options_;
   Clock::time_point next_check_ = Clock::time_point::min();  // next check of pending work
-  std::optional<StallInquiry> inquiry_;  // the inquiry that the root leads; empty on other ranks
+  std::optional<StallInquiry> inquiry_;  // the inquiry that the root leads; unset on other ranks
   uint64_t reports_ = 0;
   bool cannot_write_ = false;  // the report file's write error was logged
 };

@@ -29,7 +29,7 @@ struct Name {
   uint32_t in_flight = 0;
   uint32_t refused = 0;  // refused submissions in flight, to be announced to other ranks
   bool kept = false;
-  size_t place = 0;  // index of a kept name in the table's order
+  size_t place = 0;  // if `kept`: index of the name in the table's order
 
   // The members below are used by the progress thread.
   Submission* announced = nullptr;

@@ -1,6 +1,6 @@
 // Answers a user's request for the metrics of this rank or of all ranks. For all ranks, the root asks every
 // rank, the helper threads answer, and the root sends the result to all ranks. The result lacks ranks that do
-// not answer in time. If the root does not answer, the result has only this rank. Observation owns the service.
+// not answer in time. If the root does not answer, the result has only this rank. Class Observation owns the service.
 // Callers hold the progress lock.
 #pragma once
 

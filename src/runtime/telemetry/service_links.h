@@ -1,4 +1,4 @@
-// The functions of the runtime core and of the progress engine that a service uses. Observation sets the functions.
+// The functions of the runtime core and of the progress engine that a service uses. Class Observation sets them.
 #pragma once
 
 #include <functional>

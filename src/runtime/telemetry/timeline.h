@@ -1,6 +1,6 @@
 // The timeline of a job. Any rank may start and stop the timeline for all ranks. Each rank records its events
 // (trace_recorder); the root collects and writes them (trace_writer), on the root's clock. A rank
-// without events sends nothing. Observation owns the Timeline. Callers hold the progress lock.
+// without events sends nothing. Class Observation owns the Timeline. Callers hold the progress lock.
 #pragma once
 
 #include <map>

@@ -49,7 +49,7 @@ class TraceFormat {
     // Threads with a name in the trace: those of the ranks, and those of their devices.
     std::vector<bool> named;
   };
-  // A tensor that a rank's number means. The number of a group means several tensors.
+  // A tensor to which a rank's number refers. The number of a group refers to several tensors.
   struct Part {
     uint32_t tensor = 0;  // index in tensors_; the pid in the trace is index + 1
     uint8_t dtype = 0;

@@ -25,7 +25,7 @@ enum class TraceKind : uint8_t {
   kCycle = 10,     // the submissions of a batching window were announced
   kOnStream = 11,  // batch `name` is on its device's stream, and the rank goes on without it
   kBegan = 12,     // the device began batch `name`; not in the order of time
-  kEnded = 13,     // the device ended it; follows kBegan
+  kEnded = 13,     // the device ended batch `name`; follows kBegan
 };
 
 struct TraceSlot {
