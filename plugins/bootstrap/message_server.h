@@ -16,7 +16,7 @@
 
 namespace hvd::bootstrap {
 
-// Sends its message to each client that is this process's user or on another host. Its thread
+// Sends a message to each client that runs as this process's user or on another host. Runs a thread that
 // sleeps in poll() until a client connects.
 class MessageServer {
  public:

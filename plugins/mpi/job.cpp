@@ -59,7 +59,7 @@ std::string machine(const hvd_plugin_host& host) {
   return cat(identity.ok() ? *identity : "", part == nullptr ? "" : part);
 }
 
-// Returns the error for ranks of the job that are not ranks of one MPI.
+// Returns the error for ranks of the job that are not ranks of the same MPI world.
 Status apart(const MpiJob& job, int world_size, int job_size, const std::string& why,
              const char* setting) {
   return failed_precondition(

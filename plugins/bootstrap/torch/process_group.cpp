@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint16_t kFirstPort = 20000;
 constexpr uint16_t kLastPort = 31999;  // below Linux's ip_local_port_range
-constexpr uint32_t kStride = 2'999;    // from one attempt's port to the next
+constexpr uint32_t kStride = 2'999;    // distance from one attempt's port to the next port
 
 Result<int64_t> number(const Variables& variables, const char* name, int64_t least, int64_t most) {
   const auto text = variables(name);

@@ -20,7 +20,7 @@ using Nanoseconds = std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
 // MPI gives no notification when a message arrives, and its own waits keep a processor busy. The sleeping thread
-// therefore polls. Its pauses double from kShortest to 1 / kPartOfQuiet of the time since the last message;
+// therefore polls. The pauses double from kShortest to 1 / kPartOfQuiet of the time since the last message;
 // this bound is at least kUsual and at most kLongest.
 constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
 constexpr Nanoseconds kUsual = std::chrono::milliseconds(1);

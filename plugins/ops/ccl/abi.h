@@ -49,7 +49,7 @@ struct Communicator {
 };
 
 // The interface of the key-value store through which oneCCL's ranks find each other; class CclStore
-// implements it. get returns an empty value for a missing key, and oneCCL then calls it again.
+// implements it. get returns an empty value for a missing key, and oneCCL then calls get again.
 class KvsInterface {
  public:
   virtual ~KvsInterface() = default;

@@ -19,8 +19,9 @@ struct Members {
   abi::Communicator* communicator = nullptr;
 };
 
-// Returns whether oneCCL can run the batch, equal on all members. oneCCL runs only batches in HVD_CPU memory,
-// without floating-point minima and maxima. `has_halves`: the processors of all ranks can add float16 and bfloat16.
+// Returns whether oneCCL can run the batch. The result is equal on all members. oneCCL runs only batches in HVD_CPU
+// memory, without floating-point minima and maxima. `has_halves`: the processors of all ranks can add float16 and
+// bfloat16.
 bool can_run(const hvd_batch& batch, bool has_halves);
 
 class CclBatch : public QueuedBatch {

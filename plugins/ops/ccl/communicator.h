@@ -1,6 +1,6 @@
 // A process set's communicator in oneCCL, and the single thread that calls oneCCL for all sets. The thread
 // creates the communicators in the order of their sets, because a creation waits for all members. Batches
-// advance while the thread tests their events. The Backend owns the communicators.
+// advance while the thread tests their events. Class Backend owns the communicators.
 #pragma once
 
 #include <atomic>

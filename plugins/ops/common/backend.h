@@ -20,8 +20,8 @@ struct DeviceTimes {
   Clock::time_point began, ended;
 };
 
-// A batch that the library runs. The backend releases it when it is over; after a failure, when the backend
-// is closed, because the library may still write to the batch's memory until then.
+// A batch that the library runs. The backend releases the object when the batch is over; after a failure, when the
+// backend is closed, because the library may still write to the batch's memory until then.
 class RunningBatch {
  public:
   virtual ~RunningBatch() = default;
@@ -32,7 +32,7 @@ class RunningBatch {
   virtual bool uses_tensors() const { return false; }
   // Returns the event of a batch on a stream (hvd_batch.on_stream); nullptr if the batch is not on a stream yet.
   virtual void* event() const { return nullptr; }
-  // Called after poll() has returned success. Returns nullopt if the times are unknown.
+  // Returns nullopt if the times are unknown. The backend calls times() after poll() has returned success.
   virtual std::optional<DeviceTimes> times() const { return {}; }
 };
 
@@ -48,7 +48,7 @@ class BackendCommunicator {
   // Ends all batches. Afterwards the library does not use the tensors of its batches, unless
   // uses_tensors() is true. At the deadline, the backend abandons a library that hangs.
   virtual void abort(Deadline) {}
-  // Returns whether the progress thread may sleep while batches run: an event wakes it at their end.
+  // Returns whether the progress thread may sleep while batches run: an event wakes the thread when a batch ends.
   virtual bool wakes() const { return false; }
 };
 
@@ -59,7 +59,7 @@ class Backend {
   virtual int32_t supports(const hvd_batch& batch) = 0;
   virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(
       const ProcessSetDescriptor& set) = 0;
-  // The Backend calls on_abort() after abort() of all communicators.
+  // Class Backend calls on_abort() after abort() of all communicators.
   virtual void on_abort() {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }
 

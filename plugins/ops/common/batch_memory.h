@@ -30,13 +30,13 @@ void pack_reduce(const hvd_batch& batch, std::byte* buffer);
 // Unpacks the results, times the batch's postscale or divided by its divisor.
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer);
 
-// For a reducescatter: packs member 0's slices of all tensors, then member 1's, ...
+// Packs, for a reducescatter, member 0's slices of all tensors, then member 1's, ...
 void pack_scatter(const hvd_batch& batch, int32_t size, std::byte* buffer);
 void unpack_scatter(const hvd_batch& batch, int32_t index, int32_t size, const std::byte* buffer);
 // Returns the number of elements that each member keeps.
 std::vector<int64_t> scatter_counts(const hvd_batch& batch, int32_t size);
 
-// For an allgather: packs this member's inputs of all tensors into one piece. unpack_gather reads the
+// Packs, for an allgather, this member's inputs of all tensors into one piece. unpack_gather reads the
 // pieces of all members, in the order of the members.
 void pack_gather(const hvd_batch& batch, std::byte* buffer);
 void unpack_gather(const hvd_batch& batch, int32_t size, const std::byte* buffer);

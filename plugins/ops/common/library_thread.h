@@ -78,7 +78,7 @@ class QueuedBatch : public RunningBatch {
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
  public:
-  // Returns the time limit of stop(), so that a library that hangs does not prevent the process's exit.
+  // Returns the time limit of stop(): a library that hangs must not prevent the process's exit.
   static Deadline end_limit() { return Deadline::after_seconds(20); }
 
   // `name`: name of the thread. `title`: first word of the library's errors.
@@ -114,7 +114,8 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   // Ends calls of the library that wait for other members. Any thread.
   virtual void interrupt() {}
   // The thread calls close_library last, with the batches that are incomplete after a failure or an early
-  // end. Their errors are reported, but the library may access their memory until the call returns.
+  // end. The errors of these batches are reported already, but the library may access their memory until the call
+  // returns.
   virtual void close_library(bool /*failed*/, Batches) {}
 
   // Sleeps for `time`, on the thread. Returns false if the thread must end.

@@ -1,5 +1,5 @@
 // A process set's communicator in Gloo. Owns a thread that connects the members and then runs the set's
-// batches one after another. The Backend owns and calls the communicator.
+// batches one after another. Class Backend owns and calls the communicator.
 #pragma once
 
 #include <gloo/transport/device.h>

@@ -55,7 +55,7 @@ class MpiBatch : public RunningBatch {
   Status exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
                        int64_t in_count);
   std::pair<int64_t, int64_t> slice(int member) const;  // first element, count
-  // The size in bytes and the type of an element that MPI sends.
+  // width() returns the size in bytes, and type() the type, of an element that MPI sends.
   size_t width() const { return size_of(sum_dtype(batch_)); }
   MPI_Datatype type() const { return world_.reductions().type(sum_dtype(batch_)); }
   std::byte* room(Buffer* buffer, int64_t count);

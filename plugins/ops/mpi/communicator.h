@@ -1,5 +1,5 @@
 // A process set's communicator in MPI. A thread creates and frees the communicators, because these
-// calls wait for all members. Batches start on the progress thread. The Backend owns the
+// calls wait for all members. Batches start on the progress thread. Class Backend owns the
 // MpiCommunicators, and World owns the thread.
 #pragma once
 

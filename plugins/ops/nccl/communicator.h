@@ -1,5 +1,5 @@
 // A process set's communicator in the NCCL backend, and the state that all communicators share: the thread
-// that calls NCCL. The Backend owns the communicators and this state. Lives on the progress thread.
+// that calls NCCL. Class Backend owns the communicators and this state. Lives on the progress thread.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct Shared {
   std::string lacks{};             // why this rank has no GPU; empty: it has one
   std::vector<int32_t> host_of{};  // by rank
   bool is_torus = false;
-  // True: the first trial opens the libraries, because before it the program may not have loaded those that it uses.
+  // True: the first trial opens the libraries of NCCL and CUDA, so that the program can load its own versions first.
   bool opens_late = false;
   double start_seconds = 600;
   std::string hostname{};

@@ -14,7 +14,7 @@ namespace hvd::ops::nccl {
 struct DeviceRecord {
   std::string library;  // "NCCL 2.18.5"
   std::string host;     // name of the rank's host
-  std::string boot;     // boot id of the host's kernel: two hosts may have one name
+  std::string boot;     // boot id of the host's kernel: two hosts may have the same name
   std::string apart;    // NCCL_HOSTID: for NCCL, ranks with different values are on different hosts
   std::string uuid;     // UUID of the GPU or of the MIG instance, hexadecimal; empty: unknown
   std::string bus;      // PCI address of the GPU; empty: unknown
@@ -28,8 +28,8 @@ struct DeviceRecord {
 // Returns, for example, "rank 1 on host b".
 std::string rank_on_host(int32_t rank, std::string_view host);
 
-// Returns an error with ranks, host and remedy unless each member has a separate GPU and all members have one
-// version of NCCL. `ranks`: the rank of each record in the job.
+// Returns an error with ranks, host and remedy unless each member has a separate GPU and all members have the
+// same version of NCCL. `ranks`: the rank of each record in the job.
 Status compare_devices(const std::vector<DeviceRecord>& records, const std::vector<int32_t>& ranks);
 
 }  // namespace hvd::ops::nccl

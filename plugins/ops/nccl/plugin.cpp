@@ -70,7 +70,7 @@ void log_found(const hvd_plugin_host& host, const std::vector<std::string>& foun
 }
 
 // Compares the libraries of all ranks. Without any GPU, the job continues without this backend. A rank without a GPU
-// opens the backend too; ranks with GPUs need one library. Returns an error if this rank does not open the backend.
+// opens the backend too; ranks with GPUs need the same version of NCCL. An error: this rank does not open the backend.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool has_gpu,
              const Result<NcclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title()) : api.error();

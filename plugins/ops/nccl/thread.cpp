@@ -33,7 +33,8 @@ bool has_fractions(int32_t dtype) {
          dtype == HVD_FLOAT64;
 }
 
-// A host function for the end of a batch. `argument` owns a reference to the batch. CUDA calls are not allowed here.
+// Runs as a host function at the end of a batch, where CUDA calls are not allowed. `argument` owns a reference to the
+// batch.
 void on_reached(void* argument) {
   const std::unique_ptr<std::shared_ptr<NcclBatch>> batch(
       static_cast<std::shared_ptr<NcclBatch>*>(argument));
@@ -44,7 +45,7 @@ void on_reached(void* argument) {
 class Countdown {
  public:
   explicit Countdown(size_t left) : left_(left) {}
-  // A host function for the end of a stream. `argument` is a shared_ptr, which this function deletes.
+  // Runs as a host function at the end of a stream. `argument` is a shared_ptr, which this function deletes.
   static void on_end(void* argument) {
     const std::unique_ptr<std::shared_ptr<Countdown>> countdown(
         static_cast<std::shared_ptr<Countdown>*>(argument));
@@ -273,7 +274,8 @@ Status NcclThread::open_device() {
   HVD_RETURN_IF_ERROR(api.of_device(
       api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
   if (ring_ == nullptr) ring_ = plan_.memory.take_ring(api, device_);
-  HVD_ASSIGN_OR_RETURN(done_, ring_->take(api));  // a query of it finds a failed device from now on
+  HVD_ASSIGN_OR_RETURN(done_,
+                       ring_->take(api));  // later queries of this event detect a failed device
   return {};
 }
 
