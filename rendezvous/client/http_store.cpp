@@ -26,7 +26,7 @@ namespace {
 // Time limit, in seconds, for the answer after the end of the request's wait.
 constexpr double kGrace = 2;
 // The longest wait of one request is reconnect_seconds divided by this number. A server that stays silent for
-// longer counts as unreachable. An agent needs no such limit, because it detects itself whether its launcher runs.
+// longer is treated as unreachable. An agent needs no such limit, because it detects itself whether its launcher runs.
 constexpr double kWaitsPerOutage = 3;
 constexpr std::chrono::seconds kGoodWhile{1};
 

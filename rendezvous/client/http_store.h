@@ -24,7 +24,7 @@ namespace hvd::rendezvous {
 
 struct HttpStoreOptions {
   // The time for which a call tries to reach the server, unless its deadline is earlier. The call then
-  // fails with kUnavailable. A server at a port that accepts but stays silent counts as unreachable.
+  // fails with kUnavailable. A server that accepts the connection but stays silent is treated as unreachable.
   double reconnect_seconds = 30;
   std::optional<net::TlsOptions> tls = {};  // set if the server uses TLS
   int ranks = 0;  // number of ranks of the job, for a store behind an agent (agent_store.h)

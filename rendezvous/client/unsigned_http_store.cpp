@@ -101,7 +101,7 @@ Result<Bytes> UnsignedHttpStore::get(std::string_view key, Deadline deadline) {
 
 Result<Bytes> UnsignedHttpStore::wait(std::string_view key, Deadline deadline) {
   Backoff pause(kFirstLookAgain, kLongestLookAgain);
-  // The last request may exceed the deadline, so that the error reports a missing key and not a late
+  // The last request may exceed the deadline, so that the error reports a missing key, and not a slow
   // server.
   const Deadline grace = Deadline::after_seconds(deadline.seconds_left() + kGraceSeconds);
   for (;;) {

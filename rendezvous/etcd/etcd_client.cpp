@@ -47,7 +47,7 @@ bool is_token_refused(const Fault& fault) {
   return fault.code == kUnauthenticatedCode || contains(fault, kOldToken);
 }
 
-// Returns the code of a fault that every endpoint would repeat; empty for a temporary fault.
+// Returns the code of a fault that every endpoint would repeat; nullopt for a temporary fault.
 std::optional<Code> final_code(const Fault& fault) {
   if (contains(fault, kOldToken)) return {};
   switch (fault.code) {

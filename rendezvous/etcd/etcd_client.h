@@ -22,7 +22,7 @@
 namespace hvd::rendezvous::etcd {
 
 // One connection to etcd, with or without TLS: one request at a time. Owns the socket. An EtcdClient
-// owns this on its loop. Never blocks, and has no time limit: the client ends a call by close().
+// owns this object on its loop. Never blocks, and has no time limit: the client ends a call by close().
 class EtcdConnection {
  public:
   struct Answer {
@@ -32,7 +32,8 @@ class EtcdConnection {
 
   EtcdConnection(net::asio::any_io_executor executor, std::optional<net::TlsOptions> tls);
 
-  // kUnavailable: the endpoint does not answer. kFailedPrecondition, kInvalidArgument: TLS failed.
+  // Opens the connection. kUnavailable: the endpoint does not answer. kFailedPrecondition, kInvalidArgument: TLS
+  // failed.
   net::Task<Status> open(const net::Endpoint& endpoint);
   bool is_open() const { return is_open_; }
   // Sends a request and returns the answer. Closes the connection after a failure, or if etcd
@@ -90,13 +91,13 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   const Access access_;
   size_t current_ = 0;  // index into endpoints_
   EtcdConnection connection_;
-  std::string token_;              // from etcd for access_.user; empty: not logged in
-  net::asio::steady_timer limit_;  // ends an attempt when it fires
+  std::string token_;              // login token of access_.user; empty: not logged in
+  net::asio::steady_timer limit_;  // ends an attempt when the timer fires
   net::asio::steady_timer pause_;
   bool is_late_ = false;  // limit_ has ended the current attempt
   bool is_stopped_ = false;
-  uint64_t epoch_ = 0;        // a late event of limit_ must not count for the next attempt
-  int failures_ = 0;          // attempts since the last answer
+  uint64_t epoch_ = 0;  // number of the attempt; limit_ ignores a late event of an earlier attempt
+  int failures_ = 0;    // attempts since the last answer
   bool has_warned_ = false;   // a warning about the outage was logged
   Clock::time_point outage_;  // time of the first of failures_
 };

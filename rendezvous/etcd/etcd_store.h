@@ -1,5 +1,5 @@
 // The DurableStore that keeps a server's records in etcd, below the job's prefix. Sends one
-// transaction at a time, with all changes since the last. A transaction succeeds only while the key
+// transaction at a time, with all changes since the last one. A transaction succeeds only while the key
 // `owner` names this server; another server takes over the job by writing that key. All keys belong to
 // one lease, which the store keeps alive. horovod-rendezvous opens the store, which lives on the server's loop.
 #pragma once
@@ -84,7 +84,7 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   std::deque<Group> queue_;         // sealed groups that wait for their transaction
   Group open_;                      // changes since the last seal
   std::vector<std::string> stale_;  // prefixes of pieces that no record uses after `open_`
-  std::map<std::string, std::string> pieces_;  // from a record's name to the prefix of its pieces
+  std::map<std::string, std::string> pieces_;  // record's name -> prefix of its pieces
   uint64_t next_piece_ = 1;
   uint64_t last_group_ = 0;        // number of the last group in queue_
   uint64_t done_group_ = 0;        // number of the last group that etcd has stored

@@ -102,7 +102,7 @@ std::string_view condition_of(Txn::Condition condition) {
 std::string range_end_of(std::string_view prefix) {
   std::string end(prefix);
   while (!end.empty() && end.back() == '\xff') end.pop_back();
-  if (end.empty()) return std::string(1, '\0');  // to the last key
+  if (end.empty()) return std::string(1, '\0');  // etcd's notation for "up to the last key"
   end.back() = static_cast<char>(end.back() + 1);
   return end;
 }

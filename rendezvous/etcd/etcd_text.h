@@ -83,7 +83,7 @@ std::string piece_key(std::string_view prefix, size_t number);
 
 struct JoinedRecords {
   Records records;                              // by name
-  std::map<std::string, std::string> prefixes;  // from a record's name to the prefix of its pieces
+  std::map<std::string, std::string> prefixes;  // record's name -> prefix of its pieces
   Records stale;                                // pieces without a record
 };
 // Joins the stored records of an earlier server. `values`: each key is "r" and the record's name.

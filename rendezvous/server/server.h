@@ -27,10 +27,11 @@ namespace hvd::rendezvous {
 
 struct ServerOptions {
   Secret secret;
-  int size = 0;  // number of workers that get ranks from this server; 0: it assigns no ranks
+  int size =
+      0;  // number of workers that get ranks from this server; 0: the server assigns no ranks
   ServerLimits limits = {};
   bool open_monitor = false;  // /metrics and /status without a token
-  // If set, each listening port accepts TLS, and agents must use it.
+  // If set, each listening port accepts TLS, and agents must use TLS.
   std::optional<net::TlsFront> tls = {};
   // If set, the server also serves the unsigned requests of Horovod's own workers, from a separate
   // store: on sockets passed to adopt(), and at the listening ports only if the next field is true.
@@ -59,7 +60,7 @@ class Server {
   Result<net::Endpoint> listen(UniqueFd listener);
   // Returns the port of the last TCP endpoint; 0 without a TCP endpoint.
   uint16_t port() const;
-  // Serves an accepted connection. Its socket must use this server's loop.
+  // Serves an accepted connection. `socket` must use this server's loop.
   void adopt(net::StreamSocket socket);
   // Makes the server call `take` with the connection of each agent that connects to its launcher
   // (PROTOCOL.md, "Agents"). With an empty function the server refuses agents.

@@ -40,7 +40,7 @@ struct ServerCore {
   Monitor monitor;
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   StoreService service;
-  std::optional<UnsignedStore> unsigned_store;  // empty: unsigned requests are refused
+  std::optional<UnsignedStore> unsigned_store;  // unset: unsigned requests are refused
   // The statuses of unsigned requests that were already logged, since each is logged once.
   std::set<int> logged_refusals;
   std::unordered_set<Session*> sessions;

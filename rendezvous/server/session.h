@@ -125,9 +125,11 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_waiting_ = false;
   WaitingRequest waiting_;  // valid while is_waiting_
   bool is_lost_ = false;
-  bool is_armed_ = false;     // limit_ is running
-  uint64_t limit_epoch_ = 0;  // a late event of limit_ must not count after limit_ was set again
-  uint64_t watch_epoch_ = 0;  // a late event of watch_peer must not count
+  bool is_armed_ = false;  // limit_ is running
+  uint64_t limit_epoch_ =
+      0;  // number of the setting of limit_; events of an earlier setting are ignored
+  uint64_t watch_epoch_ =
+      0;  // number of the current watch_peer; events of an earlier one are ignored
 };
 
 }  // namespace hvd::rendezvous

@@ -16,11 +16,11 @@ namespace hvd::rendezvous {
 std::optional<Reply> admit_monitor(const ServerCore& core, const net::HttpRequestParser& request);
 Reply answer_monitor(const ServerCore& core, std::string_view target);
 
-// `socket` is the connection. Logs the first refusal of an agent without TLS.
+// Admits an agent on the connection `socket`, or returns a refusal. Logs the first refusal of an agent without TLS.
 std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser& request,
                                  int socket, bool is_encrypted);
 
-// For requests of Horovod's own workers. `socket` is the connection. Reserves memory for the body in `room`.
+// Admits a request of Horovod's own workers, and reserves memory for the body in `room`. `socket` is the connection.
 // Logs each kind of refusal because of a limit or a user once.
 std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestParser& request,
                                     int socket, UnsignedStore::Room& room);

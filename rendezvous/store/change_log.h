@@ -41,7 +41,7 @@ class ChangeLog {
   Result<Changes> after(uint64_t revision, std::string_view prefix) const;
   // Calls on_change once, at the next change below the prefix.
   uint64_t wait(std::string_view prefix, OnChange on_change);
-  // Does nothing if on_change was called.
+  // Ends a wait. Does nothing if on_change was called.
   void withdraw(uint64_t ticket) { watchers_.erase(ticket); }
   size_t watcher_count() const { return watchers_.size(); }
 

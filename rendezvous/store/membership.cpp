@@ -10,7 +10,7 @@
 namespace hvd::rendezvous {
 
 std::vector<Place> number_places(std::span<const std::string> hosts) {
-  std::map<std::string, size_t, std::less<>> index;  // from a host to its index in members
+  std::map<std::string, size_t, std::less<>> index;  // host -> its index in members
   std::vector<std::vector<size_t>> members;          // workers of each host, by first worker
   for (size_t worker = 0; worker < hosts.size(); ++worker) {
     const auto [entry, is_new] = index.emplace(hosts[worker], members.size());

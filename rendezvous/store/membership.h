@@ -48,7 +48,7 @@ class Membership {
   // Restores the places that an earlier server has assigned. Call it before all other functions.
   Status restore(ByteView record);
 
-  // Returns a place if the job is complete; otherwise nothing, and later calls on_place once.
+  // Returns a place if the job is complete; otherwise nullopt, and later calls on_place once.
   // `worker` is the worker's id: a call with an id that has joined before is a repetition and
   // returns the same place. A surplus worker gets kFailedPrecondition.
   Result<std::optional<Place>> join(std::string_view worker, std::string_view host,

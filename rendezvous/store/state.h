@@ -76,7 +76,7 @@ class StoreState {
   Status restore(std::string_view record_name, ByteView record);
 
   Status set(std::string_view key, ValuePtr value, const CallId& call = {});
-  // Returns null if the key is absent.
+  // Returns the value of the key; null if the key is absent.
   ValuePtr get(std::string_view key) const;
   Status remove(std::string_view key, const CallId& call = {});
   struct Swapped {
@@ -90,7 +90,7 @@ class StoreState {
   std::vector<std::string> list(std::string_view prefix, std::string_view after,
                                 size_t limit) const;
   uint64_t revision() const { return changes_.revision(); }
-  // Returns the changes below the prefix after a revision. Without any, sets `ticket` and later
+  // Returns the changes below the prefix after a revision. Without changes, sets `ticket` and later
   // calls on_change once.
   Result<Changes> watch(std::string_view prefix, uint64_t revision, ChangeLog::OnChange on_change,
                         std::optional<Ticket>* ticket);
