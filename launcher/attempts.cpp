@@ -192,7 +192,7 @@ class ConstantLaunches : public Launches {
   const std::chrono::duration<double> start_limit_;
   Clock::time_point launched_{};
   int short_launches_ = 0;           // consecutive short launches
-  Clock::time_point reach_until_{};  // until this time, a lost host may be unreachable
+  Clock::time_point reach_until_{};  // until then, a lost host may be unreachable
   SlotPlan plan_;
   std::vector<Host> spares_;
   std::set<std::string> slow_;  // spares that replaced slow hosts
@@ -202,7 +202,7 @@ class ConstantLaunches : public Launches {
   int exit_code_ = 0;
 };
 
-// An elastic job. It is launched again when its ranks change and the program must restart for the change.
+// The launches of an elastic job: one more each time that the ranks change and the program must restart for that.
 class ElasticLaunches : public Launches {
  public:
   explicit ElasticLaunches(const Options& options) : options_(options) {}

@@ -346,7 +346,7 @@ void Agent::reap() {
 }
 
 void Agent::end(double grace_seconds, bool has_signal_already) {
-  reap_ranks();  // first, so that exits before this order do not count as its effects
+  reap_ranks();  // first, so that earlier exits are not reported as effects of this order
   const Deadline kill_at = Deadline::after_seconds(grace_seconds);
   if (state_.now() == AgentState::kEnding) state_.hasten(kill_at);
   if (state_.is_ending()) return;
@@ -523,7 +523,7 @@ void Agent::execute(const End& order) {
 }
 
 void Agent::execute(const EndRank& order) {
-  reap();  // first, so that exits before this order do not count as its effects
+  reap();  // first, so that earlier exits are not reported as effects of this order
   if (!state_.is_ending()) ranks_.end(order.rank, job_.end_signal, order.grace_seconds);
 }
 

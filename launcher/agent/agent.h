@@ -1,6 +1,6 @@
 // The agent of one host. On the orders of its launcher, it prepares the host, starts and watches ranks, and relays
-// their output. It ends all its descendants when the launcher orders it, when the launcher is silent for longer than
-// the lease, or when the link is lost. The agent's main runs it. One thread.
+// their output. The agent ends all its descendants when the launcher orders the end, when the launcher is silent for
+// longer than the lease, or when the link is lost. The agent's main() calls run(). One thread.
 #pragma once
 
 #include <optional>
@@ -91,7 +91,7 @@ class Agent {
   void end_lease();
   // Ends the job and closes the link. Sends the sentence to the launcher, if the link still works.
   void fail(const std::string& sentence);
-  // `is_given_up`: the launcher counts this host as lost.
+  // `is_given_up`: the launcher treats this host as lost.
   void lose_link(bool is_given_up = false);
   void renew_lease();
   // Returns the exit status once the launcher knows the end of the job or the link is lost.

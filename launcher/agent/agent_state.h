@@ -11,7 +11,7 @@
 //                |       |      |            |
 //                +-------+------+------------+---> finished
 //
-// Agent owns the state and makes the moves. One thread.
+// Class Agent owns the state and makes the transitions. One thread.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class AgentStateMachine {
   // Returns the deadline of this state. The caller makes the move.
   Deadline deadline() const { return deadline_; }
 
-  // Makes a move. A move that is not in the diagram ends the process.
+  // Makes a transition. Ends the process if the diagram lacks the transition.
   void move(AgentState to, Deadline deadline = Deadline::never());
   // Replaces the deadline of this state if the new one is earlier.
   void hasten(Deadline deadline);

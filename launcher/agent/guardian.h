@@ -14,9 +14,9 @@ namespace hvd::launcher {
 
 // Returns the signals that the agent waits for. run_guarded blocks them all.
 sigset_t agent_signals();
-// Returns the real-time signal by which the guardian forwards a signal to the agent. Its value is
-// the number of the forwarded signal. A standard signal would merge with the same signal that the
-// agent received directly.
+// Returns the real-time signal by which the guardian forwards the signal `number` to the agent, with `number`
+// as the signal's value (sigqueue). The signal `number` itself would merge with the same signal that the agent
+// received directly.
 int passed_on(int number);
 
 // Forks. `agent` runs in the child, and returns the child's exit status. This process becomes the guardian: it changes

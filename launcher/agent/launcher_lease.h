@@ -1,4 +1,4 @@
-// The lease: the maximum silence of the launcher. Agent owns this object, and abandons the job at its deadline. One
+// The lease: the maximum silence of the launcher. Class Agent owns this object, and abandons the job at deadline(). One
 // thread.
 #pragma once
 

@@ -33,7 +33,7 @@ class PmixHelper {
  public:
   using OnReport = std::function<void(const PmixReport&)>;
 
-  // `folder`: for files of the job; must not exist yet. The destructor or the agent's guardian removes it.
+  // `folder`: for files of the job; must not exist yet. The destructor or the agent's guardian removes the folder.
   PmixHelper(net::EventLoop& loop, std::string folder, OnReport on_report)
       : loop_(loop), folder_(std::move(folder)), on_report_(std::move(on_report)) {}
   ~PmixHelper();
@@ -52,7 +52,7 @@ class PmixHelper {
   bool was_used() const { return was_used_; }
   // Call when a process that is not a rank has ended.
   void on_reaped(pid_t pid);
-  // The running helper's pid, or -1. The helper must not end before the ranks.
+  // Returns the running helper's pid, or -1. The helper must not end before the ranks.
   pid_t pid() const { return process_.pid; }
   // Returns true if the helper is the only remaining process of the job.
   bool is_alone() const;
@@ -89,7 +89,7 @@ class PmixHelper {
   Port pmix_;      // has no listener if the job has no PMIx
   Port pmi_;       // has no listener if the job has no PMIx
   PmixOrder order_;
-  Environment environment_;  // of the helper
+  Environment environment_;  // environment of the helper process
   net::PortRange ports_;
   RankProcess process_;
   std::string unsent_;       // bytes of the order that are not yet written

@@ -1,5 +1,6 @@
 // Memory shared by the agent and its guardian: the agent stores the time until which it will run again, from which the
-// guardian detects that the agent hangs or is stopped. The agent's main creates it before the fork. Needs no locks.
+// guardian detects that the agent hangs or is stopped. The agent's main() creates this memory before the fork. Needs no
+// locks.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@ namespace hvd::launcher {
 
 class Watchdog {
  public:
-  // If the memory cannot be created, the agent never counts as hung.
+  // If the memory cannot be created, is_hung_after_turn() always returns false.
   Watchdog();
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

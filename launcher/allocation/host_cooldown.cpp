@@ -18,7 +18,7 @@ std::optional<HostCooldown::Exclusion> HostCooldown::record_failure(std::string_
     record.until = Time::max();
     return exclusion;
   }
-  // The delay doubles with each failure. Its random part separates the returns of hosts that failed together.
+  // The delay doubles with each failure, plus a random part, so that hosts that failed together return separately.
   const double delay =
       std::clamp(std::ldexp(range_->low, record.failures) + random_() * range_->low, range_->low,
                  range_->high);

@@ -32,17 +32,17 @@ class HostCooldown {
   // A failure that excludes the host.
   struct Exclusion {
     int failures = 0;             // number of failures of this host, including this failure
-    std::optional<double> delay;  // seconds; nothing: until the job ends
+    std::optional<double> delay;  // seconds; nullopt: until the job ends
   };
 
-  // Call when a rank of the host, or the host itself, has failed. Returns nothing if the host is already excluded, or
+  // Call when a rank of the host, or the host itself, has failed. Returns nullopt if the host is already excluded, or
   // if the newest answer of discovery does not name it.
   std::optional<Exclusion> record_failure(std::string_view host, Time now);
 
   bool is_usable(std::string_view host, Time now) const;
   // Returns the earliest time at which is_usable() returns true.
   Time usable_from(std::string_view host) const;
-  // Returns the earliest time after `now` at which an excluded host is usable again; nothing: no host will be.
+  // Returns the earliest time after `now` at which an excluded host is usable again; nullopt: no excluded host returns.
   std::optional<Time> next_return(Time now) const;
 
   // Takes the hosts of a new answer of discovery. Deletes the failures of hosts that the answer does not name, so that

@@ -36,7 +36,7 @@ class HostPool {
   // Takes the current hosts, in their order.
   void discovered(std::vector<Host> hosts);
   const std::vector<Host>& named() const { return named_; }
-  // Returns the named hosts except those that a user has removed, each with the slots that a user has left it.
+  // Returns the named hosts without the hosts that a user has removed, with the slots that remain after users' orders.
   const std::vector<Host>& offered() const { return offered_; }
 
   // Calls HostCooldown::record_failure().
@@ -48,7 +48,7 @@ class HostPool {
                                    std::chrono::seconds most, Time now);
   // Call when the job has made progress: retry_later() then treats the next failure of each host as its first.
   void forget_failures();
-  // Delays the next start on the host until `time`. Does not count as a failure.
+  // Delays the next start on the host until `time`. Does not raise the delays of retry_later().
   void retry_at(const std::string& name, Time time) { retries_[name].again = time; }
   bool may_start(const std::string& name, Time now) const;
   // Returns the time from which may_start() returns true. Time::max(): never.
@@ -72,7 +72,8 @@ class HostPool {
   const Rules rules_;
   HostCooldown cooldown_;
   std::vector<Host> named_, offered_;
-  std::map<std::string, int> removals_;  // by host: the number of slots that a user has left it
+  std::map<std::string, int>
+      removals_;  // by host: the number of slots that remain after a user's order
   std::map<std::string, Retry> retries_;
 };
 

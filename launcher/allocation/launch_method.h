@@ -1,5 +1,5 @@
-// Determines how the launcher starts each host's agent: by a step of Slurm, by a command, or by ssh. Read once per job;
-// HostJobs and --dry-run use this code.
+// Determines how the launcher starts each host's agent: by a step of Slurm, by a command, or by ssh. Reads the settings
+// once per job. HostJobs and --dry-run use this class.
 #pragma once
 
 #include <map>
@@ -54,7 +54,7 @@ class LaunchMethods {
   std::string step_on(const SlurmNode& node) const;
 
   const LaunchSettings& settings_;
-  std::string command_;  // of --launch-agent, of --ssh-command, or of the MPI Operator
+  std::string command_;  // command of --launch-agent, --ssh-command or the MPI Operator
   std::string job_;      // Slurm's job id; empty: no host uses a step
   std::vector<SlurmNode> nodes_;
   // The node of each address. Resolved once, when an address first names a host.

@@ -21,11 +21,11 @@ struct DiscoveryScript {
   int slots_alone = 1;  // number of slots of a host whose line has no number
   ScriptLimits limits = {};
   std::chrono::milliseconds pause{1'000};        // between the end of a run and the next run
-  std::chrono::milliseconds quiet_time{60'000};  // until the same warning is repeated
+  std::chrono::milliseconds quiet_time{60'000};  // time until the same warning is repeated
 };
 
 struct DiscoveryCallbacks {
-  // Prints a sentence of the launcher. All failures of the script count as the same warning, whatever their text.
+  // Prints a sentence of the launcher. The limit for repetitions treats all failures of the script as the same warning.
   std::function<void(std::string_view sentence)> warn;
   // Prints a line of the script's standard error after the tag "[discovery]<stderr>:", without newline. A line that
   // the script repeats is printed once per `quiet_time`.

@@ -1,5 +1,5 @@
 // The nodes of the running Slurm job, and its generic resources on each node, from `scontrol show
-// job -d`. The plan of slots and the launch of agents use them.
+// job -d`. The plan of slots and the launch of agents use these nodes.
 #pragma once
 
 #include <functional>
@@ -42,7 +42,7 @@ Result<std::vector<std::string>> slurm_suffixes(const SlurmVariables& variable);
 // Parses KillWait from `scontrol show config`: the seconds from SIGTERM to SIGKILL when a step is cancelled or reaches
 // its time limit.
 std::optional<int> parse_kill_wait(std::string_view config);
-// Runs scontrol to read KillWait; empty on failure.
+// Runs scontrol to read KillWait; nullopt on failure.
 std::optional<int> read_kill_wait();
 
 // Returns the nodes in the variables, by component, without resources. Used if scontrol fails.

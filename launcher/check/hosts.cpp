@@ -22,8 +22,9 @@
 namespace hvd::launcher {
 namespace {
 
-// Returns the options of a job of one rank whose output lines are JSON objects. Because it needs no directory of the
-// user, it starts in / and enters the current directory if the host has it. A directory that the user names must exist.
+// Returns the options of a job of one rank whose output lines are JSON objects. Because the job needs no directory of
+// the user, the job starts in / and enters the current directory if the host has it. A directory that the user names
+// must exist.
 Options asking_job(const Options& options) {
   Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
   if (!options.settings.job.wdir.has_value() && !options.settings.job.stage.has_value()) {

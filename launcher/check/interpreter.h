@@ -1,5 +1,5 @@
-// Finds the Python interpreter whose frameworks --check-build and `horovodrun report` test. The two commands call this
-// code. Reads files and changes nothing.
+// Selects the Python interpreter whose frameworks --check-build and `horovodrun report` test. Reads files and changes
+// nothing.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace hvd::launcher {
 
-// Refuses a command whose program is not on this machine. With --verbose or --json, rows show a missing Python.
+// Returns an error if the command's program is not on this machine. A missing Python is no error with --verbose or
+// --json, because the table of results reports it.
 Status check_named_program(const Options& options);
 
 // Returns the path of the first interpreter that exists: the command's Python; the Python of the active venv or conda

@@ -19,7 +19,7 @@ struct ProbeOutcome {
   bool is_late = false;  // the child was killed at the deadline
 };
 
-// Its destructor kills the child's process group.
+// A test in a child process. The destructor kills the child's process group.
 class Probe {
  public:
   // Starts the child at once. `body` runs in the child, and may replace the child by a program. `body` returns why the
@@ -36,7 +36,7 @@ class Probe {
   std::string start_error_;
 };
 
-// For use in a body: executes the program (found on PATH) with these additional variables; returns only an error.
+// Executes the program (found on PATH) with these additional variables; returns only an error. For a body of Probe.
 std::string become(const std::vector<std::string>& command,
                    const std::vector<std::pair<std::string, std::string>>& environment);
 

@@ -41,7 +41,7 @@ class CheckProbes {
 
  private:
   std::string lacks(const std::string& capability) const;
-  // The child's body of backend() and gpu_backend(). `test` returns why it failed, or an empty
+  // Runs in the child of backend() and gpu_backend(). `test` returns why the test failed, or an empty
   // string.
   std::string try_backend(const std::string& name, const std::function<std::string()>& test) const;
 

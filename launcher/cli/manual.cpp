@@ -494,8 +494,8 @@ std::string entry(const std::string& what, std::string_view help, size_t width) 
   return name.size() + 2 <= column ? name + lines.substr(name.size()) : cat(name, "\n", lines);
 }
 
-// Formats the settings of one topic under its name; empty if the topic has none. `is_short`: only common settings,
-// without their variables.
+// Formats the settings of one topic under its name; an empty text if the topic has no settings. `is_short`: only common
+// settings, without their variables.
 std::string topic_text(std::string_view topic, size_t width, bool is_short) {
   std::string text;
   for (const Setting& setting : all_settings()) {

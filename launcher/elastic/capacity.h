@@ -1,5 +1,5 @@
 // Computes the number of ranks for which the hosts of an elastic job have slots, and the ranks and hosts that the job
-// can lose. Generations calls it before it starts, ends or refuses hosts and ranks. Pure.
+// can lose. Class Generations queries this object before it starts, ends or refuses hosts and ranks. Pure.
 #pragma once
 
 #include <set>

@@ -1,5 +1,5 @@
-// The changes about which the ranks of an elastic job have been notified. After a notice, the ranks request their next
-// places at their next commit. ElasticCore owns this object and notifies the ranks. No I/O, no clock.
+// The announced changes of an elastic job's hosts. Ranks that receive a notice of a change request places in the next
+// generation at their next commit. ElasticCore owns this object and sends the notices. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace hvd::launcher {
 
 class ChangeNotice {
  public:
-  // A sum of rendezvous::HostUpdates.
+  // Returns the announced changes: flags of rendezvous::HostUpdates.
   int32_t updates() const { return updates_; }
-  // Sets the present sum of updates. Returns whether the ranks do not know it yet.
+  // Sets the current HostUpdates flags. Returns true if the flags have changed: the ranks need another notice.
   bool set(int32_t updates, Clock::time_point now);
   // Call when a generation begins: its ranks have received no notice.
   void clear() { *this = {}; }

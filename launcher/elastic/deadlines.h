@@ -1,6 +1,6 @@
 // The time limits of an elastic job for processes that do not call hvd.init, do not enter hvd.elastic.run or do not
-// notice a loss, and the messages to the user meanwhile. ElasticCore owns this object; Generations and the policies
-// pass the events to it, and abandon the processes that it returns. No I/O, no clock.
+// notice a loss, and the messages to the user meanwhile. ElasticCore owns this object; class Generations and the
+// policies call it on events, and abandon the processes that it returns. No I/O, no clock.
 #pragma once
 
 #include <chrono>
@@ -71,7 +71,8 @@ class Deadlines {
 
   // Returns whether a rank has requested the next generation and waits for other ranks.
   bool is_asked() const { return asking_since_.has_value(); }
-  // Returns the time after which a program whose ranks have not entered hvd.elastic.run counts as one that never does.
+  // Returns the time from which the launcher assumes that the program does not use hvd.elastic.run, if no rank has
+  // entered it until then.
   Time end_of_entry() const;
 
   // Finds ranks that have not requested the next generation, some time after the first request.
@@ -80,8 +81,8 @@ class Deadlines {
   Finding slow(Time now);
   // Finds processes with a provisional place that have not requested the final place while ranks train.
   Finding unprepared(Time now);
-  // Finds ranks that have not requested the next generation after a loss. A rank requests it in its next operation,
-  // which may be late. `failure`: a sentence about the loss.
+  // Finds ranks that have not requested the next generation after a loss. A rank sends the request in its next
+  // operation, which may begin late. `failure`: a sentence about the loss.
   Finding unaware(Time now, const std::string& failure);
 
  private:
@@ -90,9 +91,9 @@ class Deadlines {
   const GenerationLimits& limits_;
   const HostTable& hosts_;
   Time begun_{};
-  Clock::duration first_start_{};     // from begun_ until the first ranks requested places
+  Clock::duration first_start_{};     // time from begun_ until the first ranks requested places
   Time first_began_{};                // when the first generation began
-  Clock::duration first_work_{};      // from first_began_ until a rank entered hvd.elastic.run
+  Clock::duration first_work_{};      // time from first_began_ until a rank entered hvd.elastic.run
   std::optional<Time> asking_since_;  // time of the first request for the next generation
   bool has_named_silent_ = false;
   // When a rank was lost; unset after the next request for a generation.

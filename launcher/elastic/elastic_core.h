@@ -1,5 +1,5 @@
-// State that the parts of Generations share: the stage of the job, the current generation and the first failure in it.
-// Starts and ends hosts and processes. Generations owns this object. No I/O, no clock.
+// State that the parts of class Generations share: the job's stage, the current generation, and its first failure.
+// Starts and ends hosts and processes. Class Generations owns this object. No I/O, no clock.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace hvd::launcher {
 
-// The orders of Generations. ElasticJob carries them out.
+// The orders of class Generations. ElasticJob executes these orders.
 class GenerationActions {
  public:
   virtual ~GenerationActions() = default;
@@ -32,9 +32,9 @@ class GenerationActions {
   virtual HostRun& start_host(const Host& host, int slots) = 0;
   // Starts the processes of a host after prepared().
   virtual void start_processes(HostRun& host) = 0;
-  // Ends all processes of a started host. Their exits do not count.
+  // Ends all processes of a started host. The exits of these processes are no failures.
   virtual void end_host(HostRun& host) = 0;
-  // Ends one process of a host that keeps other processes. Its exit does not count.
+  // Ends one process of a host that keeps other processes. The exit of this process is no failure.
   virtual void end_process(RankRun& process) = 0;
   // Begins a generation. answer() follows for each of its processes.
   virtual void begin_generation(const rendezvous::Generation& generation) = 0;
@@ -60,7 +60,7 @@ struct ElasticCore {
 
   void to(JobStage following);
   bool is_over() const { return stage == JobStage::kOver; }
-  // Returns whether the present ranks cannot survive a change, as far as the launcher knows.
+  // Returns whether the current ranks cannot survive a change, as far as the launcher knows.
   bool restarts_program() const;
   // Sets the current generation, or none if empty.
   void set_current(std::optional<Generation> generation);
@@ -78,7 +78,7 @@ struct ElasticCore {
   void drop_host(HostRun& host);
   // Ends a process that has lost its place.
   void end_process(RankRun& process);
-  // Ends a process that no longer counts, and its host if no other process runs there.
+  // Ends a process whose state is already gone (RankRun::go), and its host if all processes there are gone.
   void end_alone(RankRun& process);
   // Ends the processes that cannot become ranks, beginning with those started last.
   void drop_surplus();
@@ -131,8 +131,9 @@ struct ElasticCore {
   RepeatedException repetition;
   FirstFailure failure;  // the first failure in the current generation
   TrainingEnd training_end{hosts};
-  std::optional<Time> ready_since;  // since when a process could become a member
-  Time next = Time::max();          // time of the next consideration of the job
+  std::optional<Time>
+      ready_since;          // when the first process became able to join the next generation
+  Time next = Time::max();  // time of the next consideration of the job
 };
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-// The policy of an elastic job: carries out the orders of Generations, adds and ends hosts while the job runs, and
+// The policy of an elastic job: executes the orders of class Generations, adds and ends hosts while the job runs, and
 // exchanges records with the processes through the job's store. Owns the generations and their timer. JobLaunch owns
 // this object. Lives on the launch's loop.
 #pragma once
@@ -54,7 +54,8 @@ class ElasticJob : public JobPolicy, private GenerationActions {
 
   void take_request(const std::string& key);
   void set(const std::string& key, ByteView value);
-  // Call when the host's agent ends. Its name becomes free for another agent, which starts without failures.
+  // Call when the agent of the host `name` ends. Another agent may then join under this name, without the failures of
+  // the earlier agent.
   void leave_queue(const std::string& name);
   void arm();
 

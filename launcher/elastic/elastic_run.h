@@ -1,6 +1,6 @@
 // The policy for programs that use hvd.elastic.run: after a loss, or when hosts join or leave, the ranks request their
-// next places and keep their processes. Before the first generation, this policy applies to all programs. Generations
-// owns this object. No I/O, no clock.
+// next places and keep their processes. Before the first generation, this policy applies to all programs. Class
+// Generations owns this object. No I/O, no clock.
 #pragma once
 
 #include <string>

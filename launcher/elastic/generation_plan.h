@@ -18,7 +18,8 @@ struct GenerationRules {
   int32_t number = 0;  // the number of the next generation
 };
 
-// Plans the next generation. `current`: the current generation, or none. `takes`: whether it may include a process.
+// Plans the next generation. `current`: the current generation, or none. `takes`: returns whether the next generation
+// may include a process.
 MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Generation>& current,
                                const HostPool& pool, const GenerationRules& rules,
                                const std::function<bool(const RankRun& process)>& takes);

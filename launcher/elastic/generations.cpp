@@ -140,7 +140,7 @@ void Generations::finished(RankRun& process, Time now) {
   }
 }
 
-// Reports the loss of ranks that the training no longer needs. They are not replaced.
+// Reports the loss of ranks that the training no longer needs, and that the job therefore does not replace.
 void Generations::note_after_training(const Ranks& ranks, int exit_code,
                                       const std::string& sentence, Time now) {
   const auto returned =

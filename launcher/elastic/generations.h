@@ -64,15 +64,16 @@ class Generations {
   bool host_lost(HostRun& host, const std::string& sentence, Time now);
   // Call when the ranks of a lost host, which was unreachable, have now ended.
   void ranks_ended(const HostRun& host, Time now);
-  // A user requests this number of ranks, in place of the previous maximum. Returns a sentence about the
-  // consequence.
+  // Call when a user requests this number of ranks, in place of the previous maximum. Returns a sentence about
+  // the consequence.
   Result<std::string> resize(int ranks, Time now);
-  // A user requests that a host, or one rank, leaves at the next commit. The freed slots are used again when a resize
-  // needs them. A host's slots are also used again when discovery names the host after an answer without it.
+  // Call when a user requests that a host, or one rank, leaves at the next commit. The freed slots are used again
+  // when a resize needs them. A host's slots are also used again when discovery names the
+  // host after an answer without it.
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
-  // A host will be lost after this number of seconds: its ranks leave at their next commit, as if a user removed the
-  // host. If no other rank has the state, these ranks continue until another rank has the state.
+  // Call when a host will be lost after this number of seconds: its ranks leave at their next commit, as if a user
+  // removed the host. If no other rank has the state, these ranks continue until another rank has the state.
   void host_leaves(HostRun& host, const std::string& why, double seconds, Time now);
   void on_time(Time now) { consider(now); }
   // Returns the time of the next on_time(). Time::max(): only an event can change anything.

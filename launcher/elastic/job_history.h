@@ -43,7 +43,7 @@ struct JobHistory {
   int restarts = 0;  // number of restarts after failures
   Clock::time_point began = Clock::now();
   std::optional<Clock::time_point>
-      waits_since;         // since when the job waits for hosts; unset while it has ranks
+      waits_since;         // start of the wait for hosts; unset while the job has ranks
   int32_t generation = 0;  // number of the next launch's first generation
   // The hosts in the order of the last generation's ranks, and that generation's failure, or empty.
   std::vector<std::string> hosts;

@@ -1,6 +1,6 @@
-// Decides when the hosts and ranks of a launch change, and whether the job continues without one of them. An elastic job
-// has ElasticJob. JobLaunch owns the policy, passes it the events of the job, and carries out its orders. Lives on the
-// launch's loop.
+// Decides when the hosts and ranks of a launch change, and whether the job continues after a loss. ElasticJob is the
+// policy of an elastic job. JobLaunch owns the policy, passes the job's events to the policy, and executes its orders.
+// Lives on the launch's loop.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// The launch as its policy uses it: the launch's parts, and the orders that the launch carries out.
+// The functions of a launch that its policy may call: access to parts of the launch, and orders to the launch.
 class PolicyLaunch {
  public:
   virtual ~PolicyLaunch() = default;
@@ -37,26 +37,26 @@ class PolicyLaunch {
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
 };
 
-// As it stands, the policy of a job that keeps its hosts and ranks from beginning to end.
+// The base class is the policy of a job that keeps its hosts and ranks from beginning to end.
 class JobPolicy {
  public:
   virtual ~JobPolicy() = default;
-  // All hosts are held; their ranks are about to start.
+  // Called when all hosts are held, before their ranks start.
   virtual void begin() {}
-  // A host for which the policy has called reach() is held.
+  // Called when a host is held for which the policy has called reach().
   virtual void held(HostRun&) {}
-  // Supervisor::Survives calls this.
+  // Returns whether the job continues after this failure. Supervisor calls this (Survives).
   virtual bool survives(int /*rank*/, int /*host*/, int /*exit_code*/,
                         const std::string& /*sentence*/) {
     return false;
   }
-  // The host has not answered for --host-timeout. Returns whether the job continues without it.
+  // Called when the host has not answered for --host-timeout. Returns whether the job continues without the host.
   virtual bool gives_up(HostRun&) { return false; }
-  // The ranks of a lost host have ended.
+  // Called when the ranks of a lost host have ended.
   virtual void ranks_ended(const HostRun&) {}
-  // A host has ended, or is lost.
+  // Called when a host has ended, or is lost.
   virtual void host_gone() {}
-  // The agent of this host is about to end.
+  // Called when the agent of this host is about to end.
   virtual void host_leaves(HostRun&, const std::string& /*why*/) {}
   // Executes `horovodrun resize N` or `remove HOST|RANK`, given as words. Returns a sentence about the consequence.
   virtual Result<std::string> change(const std::vector<std::string>& /*words*/) {
@@ -68,7 +68,7 @@ class JobPolicy {
   virtual void stop() {}
   // Returns when no coroutine of the policy runs.
   virtual net::Task<void> end() { co_return; }
-  // Whether the program must start again after the end of this launch.
+  // Returns whether the program must start again after the end of this launch.
   virtual bool wants_restart() const { return false; }
 };
 

@@ -27,7 +27,7 @@ class JoiningPlan {
   std::set<int> newcomers() const;
   void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
   void drop() { generation_.reset(); }
-  // Returns the answers for new processes without a place. These processes prepare after the call.
+  // Returns the provisional places for new processes without a place, and moves these processes to kPreparing.
   std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
 
  private:

@@ -43,7 +43,7 @@ struct StartedProcess {
 
 // A host on which ranks may run: discovered, reachable and not excluded after a failure.
 struct UsableHost {
-  // Its slots are the maximum number of members on it: at most the surviving members plus `started`.
+  // The host. Its `slots` is the maximum number of members there: at most the surviving members plus `started`.
   Host host;
   // Processes for the slots without a survivor, in this order.
   std::vector<StartedProcess> started = {};
@@ -54,8 +54,8 @@ struct MembershipChange {
   int min = 1;  // minimum number of members; for the first generation -np, later --min-np
   std::optional<int> max;
   int32_t number = 1;  // the number of the next generation
-  // The newest complete generation; no members: no generation has begun. Its `is_new` and `removed` are not
-  // read.
+  // The newest complete generation; no members: no generation has begun. The flags `is_new` and the list
+  // `removed` are not read.
   Generation previous;
   std::set<Incarnation> ended;    // members of `previous` that have ended
   std::set<Incarnation> leaving;  // members of `previous` that run but must not get a place

@@ -1,5 +1,5 @@
 // Forms the next generation from the processes that request places, and assigns the places; the job pauses while too
-// few processes are available. Generations owns this object. No I/O, no clock.
+// few processes are available. Class Generations owns this object. No I/O, no clock.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Counts of an elastic job's processes and ranks, and questions about them. Pure functions of the table; a process
-// that has ended or is being ended does not count.
+// Counts an elastic job's processes and ranks, and answers questions about them. Pure functions of the table, which
+// ignore processes that have ended or are being ended.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 
 int live_processes(const HostTable& hosts);
-// Does not count processes that a user has removed.
+// Excludes processes that a user has removed.
 int live_processes(const HostTable& hosts, const std::string& host);
 int staying_processes(const HostTable& hosts);  // on hosts that do not leave
 int live_members(const HostTable& hosts);

@@ -1,6 +1,6 @@
 // The policy for changes of a program's ranks: an interface with two implementations. With ElasticRun, the processes
-// stay and request their next places. With RestartProgram, all processes end, and the program starts again. Generations
-// chooses one of these policies for each event.
+// stay and request their next places. With RestartProgram, all processes end, and the program starts again. Class
+// Generations chooses one of these policies for each event.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ class ProgramPolicy {
   virtual void settle(const ProcessFailure& failure, Time since, Time now) = 0;
   // Call when a host with ranks is lost. `consequence`: the sentence with the consequence for the host.
   virtual void host_lost(const std::string& sentence, const std::string& consequence, Time now) = 0;
-  // Starts, ends and notifies processes as the present hosts and processes require. Returns whether a generation has
+  // Starts, ends and notifies processes as the current hosts and processes require. Returns whether a generation has
   // begun.
   virtual bool decide(Time now) = 0;
 
-  // This function and the next two return parts of sentences. This one returns "when WHOSE next commit".
+  // Returns the clause "when WHOSE next commit", for a sentence to the user.
   virtual std::string when_they_leave(const std::string& whose, Time now) const = 0;
   // Returns "when the new ones have started".
   virtual std::string when_they_come() const = 0;

@@ -1,6 +1,6 @@
 // Changes of the ranks that a user orders (horovodrun resize and remove), and hosts whose agents announce that they
-// will end. Checks the orders and removes the hosts from the pool; ProgramPolicy changes the ranks. Generations owns
-// this object. No I/O, no clock.
+// will end. Checks the orders and removes the hosts from the pool; ProgramPolicy changes the ranks. Class Generations
+// owns this object. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class RankChanges {
   using Time = Clock::time_point;
   explicit RankChanges(ElasticCore& core) : core_(core) {}
 
-  // The following four functions do the work of Generations' functions. `policy`: the current policy.
+  // The following four functions implement functions of class Generations. `policy`: the current policy.
   Result<std::string> resize(int ranks, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_host(const std::string& name, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_rank(int64_t rank, const ProgramPolicy& policy, Time now);

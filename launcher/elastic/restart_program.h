@@ -1,6 +1,6 @@
 // The policy for programs whose ranks have not entered hvd.elastic.run: as far as the launcher knows, the ranks cannot
 // survive a change, so all of them end and the program starts again with other ranks. Until a process requests its
-// place, the ranks are the processes with which the launch began. Generations owns this object. No I/O, no clock.
+// place, the ranks are the processes with which the launch began. Class Generations owns this object. No I/O, no clock.
 //
 // A rank that fails:
 //   failed() ──> suspect ──no other cause within --host-timeout──> settle() ──> restart, or the end of the job

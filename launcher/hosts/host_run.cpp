@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// After this long without an answer, a host counts as silent: it gets no query, because the user would wait for it.
+// Seconds without an answer after which a host is silent: the launcher sends it no query, since the user would wait.
 constexpr double kIsSilent = 2;
 
 }  // namespace

@@ -1,12 +1,12 @@
-// The part of a job on one host: the host's state, and the launcher's objects for it. HostTable owns it; the launch,
+// One host of a job: the host's state, and the launcher's objects for the host. HostTable owns this object; the launch,
 // the supervisor, the elastic policy, the inspector and the output refer to it. Lives on the launch's loop. The states
-// of a host, with the cause of each move:
+// of a host, with the cause of each transition:
 //
 //            planned
 //               | reach
-//     .---- connecting ---- end -------.     a spawner brings the agent there: SpawnStage
+//     .---- connecting ---- end -------.     a spawner starts the agent: SpawnStage
 //     |         | connected            |
-//     |---- preparing ----- end -------|     the agent checks its part of the job
+//     |---- preparing ----- end -------|     the agent checks the host
 //     |         | prepared             |
 //     |------ held -------- end -------|     the agent waits for the order to start
 //     |         | order                |
@@ -78,14 +78,14 @@ enum class HostCause : uint8_t {
   kLost
 };
 
-// Whether an elastic job uses the host: used <---> leaving, and both ---> gone.
+// The use of the host by an elastic job. Transitions: used <---> leaving; used or leaving ---> gone.
 enum class HostUse : uint8_t {
   kUsed,
   kLeaving,  // discovery no longer names the host; it may be used again
   kGone      // the host is lost, or the launcher has ordered its end
 };
 
-// Whether the drawing above has this move.
+// Returns whether the diagram above has this transition.
 bool may_move(HostState from, HostState to, HostCause cause);
 std::string_view to_string(HostState state);  // "planned", "connecting", ...
 std::string_view to_string(HostCause cause);
@@ -101,25 +101,25 @@ class HostRun {
   std::span<RankRun* const> ranks() const { return ranks_; }
 
   HostState state() const { return state_; }
-  HostCause cause() const { return cause_; }  // of the last move
-  // When the state began; while the host connects, when its stage began.
+  HostCause cause() const { return cause_; }  // cause of the last transition
+  // Returns when the state began; while the host connects, when its stage began.
   Clock::time_point since() const { return since_; }
-  // When the launcher abandons the host if it stays in this state.
+  // Returns when the launcher abandons the host, if the host stays in this state.
   Deadline deadline() const { return deadline_; }
-  // The stage of a host in the state kConnecting.
+  // Returns the stage of a host in the state kConnecting.
   SpawnStage stage() const { return stage_; }
-  // For a lost host, which may only be out of reach: the latest time at which its ranks have ended.
+  // Sets, for a lost host that may only be unreachable, the latest time at which its ranks have ended.
   void may_run_until(Clock::time_point latest) { runs_until_ = latest; }
   Clock::time_point runs_until() const { return runs_until_; }
-  // No more events of this host follow.
+  // Returns whether no more events of this host follow.
   bool is_over() const { return state_ == HostState::kDone || state_ == HostState::kLost; }
   bool has_failed() const { return state_ == HostState::kLost; }
-  // The ranks got the order to start. They may have ended since.
+  // Returns whether the ranks got the order to start; true also after the ranks have ended.
   bool had_ranks() const { return furthest_ >= HostState::kStarting; }
-  // The agent has started the ranks. They may have ended since.
+  // Returns whether the agent has started the ranks; true also after the ranks have ended.
   bool has_started() const { return furthest_ >= HostState::kRunning; }
 
-  // A move that is not in the drawing ends the launcher.
+  // Ends the launcher if the diagram lacks this transition.
   void to(HostState next, HostCause cause, Deadline deadline = Deadline::never());
   // Moves if the host is in the state `from`. Otherwise, for example after an order to end, does nothing.
   void advance(HostState from, HostState next, HostCause cause,
@@ -130,48 +130,49 @@ class HostRun {
   void enter(SpawnStage stage, Deadline deadline = Deadline::never());
   void give_up_at(Deadline deadline) { deadline_ = deadline; }
 
-  // The receiver of the agent's events. Set before the host is reached; outlives the link.
+  // Sets the receiver of the agent's events, before the host is reached. The receiver outlives the link.
   void set_events(std::unique_ptr<AgentEvents> events) { events_ = std::move(events); }
   AgentEvents& events() const { return *events_; }
-  // The link to the prepared agent; null before. After the host's end the link remains, but is closed.
+  // Returns the link to the prepared agent; null before. After the host's end the link remains, but is closed.
   AgentLink* link() const { return link_.get(); }
   void hold(std::shared_ptr<AgentLink> link);
-  // The seconds since the agent's last answer. 0: the agent answers, or the host has no agent now.
+  // Returns the seconds since the agent's last answer. 0: the agent answers, or the host has no agent now.
   double silence() const;
-  // Whether the host has a running agent that is not silent.
+  // Returns whether the host has a running agent that is not silent.
   bool can_answer() const;
   // Closes the link, if there is one.
   void close();
   // Destroys the link. Call before the destruction of the objects to which the link refers.
   void release() { link_.reset(); }
-  // The agent has started the ranks. Later messages may already have moved the host and its ranks further.
+  // Call when the agent has started the ranks. Later messages may already have moved the host and its ranks further.
   void started();
-  // The agent has ended its ranks by itself, because a user, a service manager or a scheduler needs the host.
+  // Call when the agent has ended its ranks by itself, because a user, a service manager or a scheduler needs the host.
   void take_away() { is_taken_away_ = true; }
   bool is_taken_away() const { return is_taken_away_; }
-  // The agent's verdict whether the ranks work independently of each other (Finished::is_independent).
+  // Stores the agent's verdict whether the ranks work independently of each other (Finished::is_independent).
   void set_independence(uint8_t independence) { independence_ = independence; }
-  // Finished::is_independent of the agent's last message; 0 before it.
+  // Returns Finished::is_independent of the agent's last message; 0 before that message.
   uint8_t independence() const { return independence_; }
   // Elastic jobs only: how the job uses the host, and whether it leaves.
   HostUse use() const { return use_; }
   bool is_leaving() const { return use_ == HostUse::kLeaving; }
   // A host may be gone before its state is ending.
   bool is_gone() const { return use_ == HostUse::kGone; }
-  // A host that is gone stays gone: another move ends the launcher.
+  // Ends the launcher if the host is gone: no transition leaves this state.
   void to(HostUse next);
-  // The agent will end by itself at `time`; `sentence` is the reason.
+  // Call when the agent will end by itself at `time`; `sentence` is the reason.
   void ends_at(Clock::time_point time, std::string sentence);
-  const std::string& why_it_ends() const { return why_it_ends_; }  // empty: it will not
+  const std::string& why_it_ends() const { return why_it_ends_; }  // empty: the agent stays
   Clock::time_point ends_at() const { return ends_at_; }
-  // Whether a process on this host is not gone.
+  // Returns whether a process on this host is not gone.
   bool has_process() const;
-  // Whether a process on this host is a rank that is not gone.
+  // Returns whether a process on this host is a rank that is not gone.
   bool has_member() const;
 
-  // A rank has called hvd.init(), or the ranks of its start have met. One rank of each host reports the meeting.
+  // Call when a rank has called hvd.init(), or when the ranks of its start have connected, which one rank of each host
+  // reports.
   void joined(const Joined& report);
-  // The order that the agent gets to start the ranks.
+  // Returns the order that the agent gets to start the ranks.
   StartOrder& order() { return order_; }
   const StartOrder& order() const { return order_; }
 

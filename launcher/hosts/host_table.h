@@ -1,5 +1,5 @@
-// The hosts and ranks of a launch. Their addresses are stable: all parts of a launch refer to them. An elastic job adds
-// hosts; the table removes no host, and a returning host gets a new entry. JobLaunch owns it. Lives on the launch's
+// The hosts and ranks of a launch. References to entries stay valid, because an elastic job only adds hosts: the table
+// removes none, and a host that returns gets a new entry. JobLaunch owns the table. Lives on the launch's
 // loop.
 #pragma once
 
@@ -40,21 +40,21 @@ class HostTable {
   // Elastic jobs: the numbers in the table are processes, and only the members of a generation are ranks. `numbers` are
   // these processes by rank; empty: no generation now, and `generation` is the last one of an earlier launch, or -1.
   void set_members(int32_t generation, std::span<const int> numbers);
-  // -1: no generation yet.
+  // Returns the current generation; -1: none yet.
   int32_t generation() const { return generation_; }
   bool has_members() const { return !members_.empty(); }
-  // The rank of a process now, or -1. `number` may be any number, as in has_rank().
+  // Returns the current rank of a process, or -1. `number` may be any number, as in has_rank().
   int rank_of(int64_t number) const {
     return has_rank(number) ? rank(static_cast<int>(number)).rank() : -1;
   }
-  // By rank of the job. In an elastic job, these include members that have ended since.
+  // Returns the members by rank of the job. In an elastic job, includes members that have ended since.
   std::span<RankRun* const> members() const { return members_; }
 
-  // The host names, by rank of the table.
+  // Returns the host name of each rank of the table.
   std::vector<std::string> host_names() const;
-  // Whether every host is done or lost.
+  // Returns whether every host is done or lost.
   bool is_over() const;
-  // The number of ranks that have not ended, on hosts that are not over.
+  // Returns the number of ranks that have not ended, without the ranks of hosts that are done or lost.
   int living_ranks() const;
 
  private:

@@ -1,5 +1,5 @@
-// One rank of a job in the launcher: a process on a slot of a host. HostTable owns it. The states of a rank, with the
-// cause of each move:
+// One rank of a job in the launcher: a process on a slot of a host. HostTable owns this object. The states of a rank,
+// with the cause of each transition:
 //
 //     planned ----------.
 //        | order        |
@@ -47,7 +47,7 @@ enum class RankState : uint8_t {
 };
 enum class RankCause : uint8_t { kOrder, kStarted, kInit, kMet, kEnd, kExit, kKill };
 
-// Whether the drawing above has this move.
+// Returns whether the diagram above has this transition.
 bool may_move(RankState from, RankState to, RankCause cause);
 std::string_view to_string(RankState state);  // "planned", "in_init", ...
 std::string_view to_string(RankCause cause);
@@ -60,16 +60,16 @@ std::string_view to_string(RankCause cause);
 //
 // Each state may move to gone. A process in asking may ask again.
 enum class PlaceState : uint8_t {
-  kPlanned,    // its agent has not started
-  kHeld,       // its agent has started, but the program may not wait for its place in hvd.init
-  kStarting,   // it has not requested a place
-  kAsking,     // it has requested its next place, and waits for the place
+  kPlanned,    // the host's agent has not started
+  kHeld,       // the agent has started; the process must not wait for its place in hvd.init yet
+  kStarting,   // the process has not requested a place
+  kAsking,     // the process has requested its next place, and waits for the place
   kPreparing,  // hvd.init has returned a provisional place; no final request yet
-  kMember,     // it is a rank of the present generation
-  kGone        // it has ended or is being ended
+  kMember,     // the process is a rank of the current generation
+  kGone        // the process has ended or is being ended
 };
 
-// Whether the drawing above has this move.
+// Returns whether the diagram above has this transition.
 bool may_move(PlaceState from, PlaceState to);
 std::string_view to_string(PlaceState state);  // "planned", "held", ...
 
@@ -95,7 +95,8 @@ struct PlaceRecord {
 // How long a rank has waited for other ranks in its training steps, and other ranks for it.
 struct RankWaits {
   double waited_seconds = 0;  // sum over the steps of the rank's longest wait for an operation
-  double late_seconds = 0;    // sum of each step's longest wait of any rank, less its own
+  double late_seconds =
+      0;  // sum over the steps: the longest wait of any rank minus this rank's wait
   // The rank was late in most of the last steps.
   bool is_straggler = false;
   double late_now = 0;  // median of the last steps, in seconds
@@ -107,50 +108,50 @@ class RankRun {
   RankRun(HostRun& host, const Slot& slot) : host_(host), slot_(slot) {}
   RankRun(const RankRun&) = delete;
 
-  // The number of the process in the table.
+  // Returns the number of the process in the table.
   int number() const { return slot_.rank; }
-  // The rank in the job, or -1: in an elastic job, only the members of the current generation have ranks.
+  // Returns the rank in the job, or -1: in an elastic job, only the members of the current generation have ranks.
   int rank() const { return rank_; }
   bool is_member() const { return rank_ >= 0; }
-  // "rank 3 on host b"; for a process that is not a member: "process 7 on host b".
+  // Returns "rank 3 on host b"; for a process that is not a member: "process 7 on host b".
   std::string describe() const;
   const Slot& slot() const { return slot_; }
   HostRun& host() const { return host_; }
   RankState state() const { return state_; }
-  // The exit of the process. Valid after its end.
+  // Returns the exit of the process. Valid after its end.
   const RankExit& exit() const { return exit_; }
   bool is_over() const { return state_ == RankState::kEnded || state_ == RankState::kKilled; }
-  // The process has ended with exit code 0.
+  // Returns whether the process has ended with exit code 0.
   bool has_succeeded() const {
     return state_ == RankState::kEnded && exit_.code == 0 && exit_.signal == 0;
   }
 
-  // A move that is not in the drawing ends the launcher.
+  // Ends the launcher if the diagram lacks this transition.
   void to(RankState next, RankCause cause);
   // Moves if the rank is in the state `from`.
   void advance(RankState from, RankState next, RankCause cause) {
     if (state_ == from) to(next, cause);
   }
-  // The rank has called hvd.init() in a start with this name. Does nothing if the rank is ending.
+  // Call when the rank has called hvd.init() in a start with this name. Does nothing if the rank is ending.
   void enter_init(const std::string& start);
   const std::string& start() const { return start_; }
-  // The ranks of its start have met.
+  // Call when the ranks of this rank's start have connected.
   void enter_job();
   void ended(const RankExit& exit);
-  // The rank has joined the job's world. Afterwards it may also join other worlds.
+  // Call when the rank has joined the job's world. The rank may also join other worlds later.
   void enter_world() { has_been_in_world_ = true; }
   bool has_been_in_world() const { return has_been_in_world_; }
 
-  // Elastic jobs only: the place of the process in the generations.
+  // Returns the place of the process in the generations. Elastic jobs only.
   PlaceState place_state() const { return place_state_; }
   bool is_gone() const { return place_state_ == PlaceState::kGone; }
-  // The process has not requested its first place, but will.
+  // Returns whether the process will request its first place, but has not done so yet.
   bool is_coming() const {
     return place_state_ == PlaceState::kPlanned || place_state_ == PlaceState::kStarting;
   }
-  // Whether the process was a rank in a generation whose ranks have met, as far as the launcher knows.
+  // Returns whether the process was a rank in a generation whose ranks have connected, as far as the launcher knows.
   bool has_met() const { return place_.generation >= 0; }
-  // A move that is not in the drawing ends the launcher.
+  // Ends the launcher if the diagram lacks this transition.
   void to(PlaceState next);
   void advance(PlaceState from, PlaceState next) {
     if (place_state_ == from) to(next);
@@ -160,7 +161,7 @@ class RankRun {
   PlaceRecord& place() { return place_; }
   const PlaceRecord& place() const { return place_; }
 
-  // StragglerWatch sets the waits. Nothing: not known.
+  // Sets the waits; StragglerWatch calls this. nullopt: unknown.
   void set_waits(const std::optional<RankWaits>& waits) { waits_ = waits; }
   const std::optional<RankWaits>& waits() const { return waits_; }
 

@@ -642,7 +642,7 @@ void JobLaunch::end_all(double grace, int signal) {
 
 void JobLaunch::end(HostRun& host) { shutdown_->end(host); }
 
-// Ends the wait for this host. Its agent ends the ranks by itself after the link is closed.
+// Ends the wait for this host. The host's agent ends the ranks by itself after the link is closed.
 void JobLaunch::on_late(HostRun& host) {
   if (supervisor_.is_ending())
     output_->print(cat("host ", host.name(), " has not confirmed that its ranks ended"));

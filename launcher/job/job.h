@@ -33,7 +33,7 @@ struct JobEnd {
 void prepare_process(const Options& options);
 // `history`: the history of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
 // size.
-// `generation`: the number of earlier launches of this job. `environment`: the environment that they have resolved.
+// `generation`: the number of earlier launches of this job. `environment`: what earlier launches have resolved.
 // `join_queue`: the queue in which the hosts have joined; null: the launcher connects to the hosts. `has_spare`:
 // returns true if a spare host can take the place of a host; empty: there are no spares.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,

@@ -35,7 +35,7 @@ class Supervisor {
       std::function<bool(int rank, int host, int exit_code, const std::string& sentence)>;
   void ask_before_end(Survives survives) { survives_ = std::move(survives); }
   // Returns whether a host has not yet answered the launcher's last ping. The failure of a rank on another host may be
-  // a consequence of that host's loss: such a failure counts once each silent host has answered.
+  // a consequence of that host's loss: such a failure is judged once each silent host has answered.
   using IsSilent = std::function<bool(int host)>;
   void ask_about_silence(IsSilent is_silent) { is_silent_ = std::move(is_silent); }
   // Ends the job for another reason. `rank`: the rank whose failure is the cause, or -1.
@@ -132,7 +132,7 @@ class Supervisor {
   Action await_peer(int rank, Failure failure, const LeftBy& peer);
   // Returns whether the failure waits for answers from the hosts that are silent now.
   bool holds(const RankFailure& failure);
-  // Moves the host to lost, unless it is over.
+  // Moves the host to the state lost, unless the host is over.
   void lose(int host);
   bool goes_on(int rank, int host, const Failure& failure) const;
   std::string place(int rank) const;      // "rank 3 on host b"

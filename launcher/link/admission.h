@@ -25,7 +25,7 @@ struct AdmittedAgent {
 // A previously admitted agent whose link broke: it offers to resume.
 struct ReturnedAgent {
   Resume offer;
-  Nonce challenge{};  // which `offer` answers
+  Nonce challenge{};  // the challenge that `offer` answers
   std::unique_ptr<Duplex> duplex;
 };
 

@@ -21,7 +21,7 @@ namespace asio = net::asio;
 constexpr uint64_t kStageWindow = 256 << 10;
 constexpr uint64_t kEnvironmentWindow = 1 << 20;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
-// Longer than kSuspendLimit, which the launcher spends waiting for the slowest host: it has stopped by then.
+// Longer than kSuspendLimit, the launcher's longest wait for the slowest host: the launcher has stopped by then.
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
 
 // Ignores the events of an abandoned host, whose ranks no longer matter.

@@ -1,7 +1,7 @@
 // The launcher's connection to one agent: prepares, starts, watches and ends the ranks of one host, and
 // carries their store connections. Owns the Duplex, and speaks launcher/protocol/protocol.h over it.
-// Preflight creates and prepares it; JobLaunch owns and calls it afterwards. Lives on the launcher's loop
-// and never blocks it. The states of a link, with the call or the agent's message that makes each move:
+// Class Preflight creates the link and prepares the host; JobLaunch owns the link afterwards. Lives on the launcher's
+// loop and never blocks. The states of a link, with the call or the agent's message that makes each move:
 //
 //       new
 //        | prepare()
@@ -73,7 +73,7 @@ enum class LinkState : uint8_t {
   kClosed
 };
 
-// Whether the drawing above has this move.
+// Returns whether the diagram above has this transition.
 bool may_move(LinkState from, LinkState to);
 std::string_view to_string(LinkState state);  // "new", "handshake", ...
 
@@ -85,11 +85,11 @@ class EnvironmentFeed {
  public:
   virtual ~EnvironmentFeed() = default;
   virtual EnvironmentOffer offer() const = 0;
-  // The host requests the files. Returns the source from which the host gets them.
+  // Called when the host requests the files. Returns the source from which the host gets the files.
   virtual EnvironmentSource join(const MasterCandidates& own) = 0;
   // Returns the pieces of the files from number `first` on.
   virtual NextPart parts(uint64_t first) = 0;
-  // The host gets the remaining files from the launcher, for this reason.
+  // Called when the host gets the remaining files from the launcher, for the reason `why`.
   virtual void on_detour(const std::string& why) = 0;
 };
 
@@ -102,29 +102,29 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   using Environment =
       std::function<net::Task<Result<std::unique_ptr<EnvironmentFeed>>>(EnvironmentWanted)>;
 
-  // `events` must outlive the returned pointer. The end of its last copy closes the link.
+  // `events` must outlive the returned pointer. Destroying the last copy of the pointer closes the link.
   static std::shared_ptr<AgentLink> open(net::asio::any_io_executor executor,
                                          std::unique_ptr<Duplex> duplex, AgentEvents& events);
   AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
             AgentEvents& events);
   AgentLink(const AgentLink&) = delete;
 
-  // Waits for the agent's hello and sends it the job. The agent checks everything that it can check before
+  // Waits for the agent's hello and sends the job to the agent. The agent checks everything that it can check before
   // the start: for example the working directory, and the program on PATH. An error is one sentence about the host.
   // The caller limits the time, and calls close().
   // `code`: returns the next piece, at the speed of the host. `package`: called once if the host
   // requests the package that the job offers. `environment`: called once if the job has an environment.
   net::Task<Status> prepare(HostJob job, NextPart code = {}, PackageParts package = {},
                             Environment environment = {});
-  // The reason why the link is lost, or ok.
+  // Returns the reason why the link is lost, or ok.
   const Status& loss() const { return loss_; }
   // From now until start(), on_lost reports a loss. Returns loss(), which reports an earlier loss.
   Status hold();
-  // The agent's answer to prepare(): empty before it.
+  // Returns the agent's answer to prepare(); empty before the answer.
   const Prepared& prepared() const { return prepared_; }
-  // The version with this name, or empty.
+  // Returns the version of the software `name` on the host, from the answer to prepare(); or an empty text.
   std::string version_of(std::string_view name) const;
-  // host_identity() of the agent. Call after prepare(). Empty if /proc on the host does not contain it.
+  // Returns host_identity() of the agent's host. Call after prepare(). Empty if /proc on the host lacks the identity.
   const std::string& machine() const { return machine_; }
   // Tests which addresses of rank 0's host the agent can reach. Takes a few seconds at most. The
   // result is empty if the link is lost; start() then reports the loss.
@@ -133,11 +133,11 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   net::Task<Status> start(StartOrder order);
   // Sends an order of protocol.h, which defines the agent's answers.
   void send(const Message& order);
-  // For a host that counts as lost but may only be cut off: orders the agent to end its ranks without grace, once it
-  // reads this. The only later event is on_end: the agent confirms that the ranks have ended.
+  // For a host that the job treats as lost but that may only be unreachable: orders the agent to end its ranks at once,
+  // without a grace period. The only later event is on_end: the agent confirms that the ranks have ended.
   void give_up(std::function<void()> on_end);
   void consumed(int rank, OutputStream stream, size_t size);
-  // The agent may use this py-spy for queries with stacks; `parts` is called once if its host has no copy.
+  // Lets the agent use this py-spy for queries with stacks; `parts` is called once if the host has no copy.
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
   const LeasePings& pings() const { return pings_; }
   // Requests that the agent pauses the lease before SIGTSTP stops the launcher. Returns when the agent has
@@ -151,9 +151,9 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   void close();
 
  private:
-  // A move that is not in the drawing ends the launcher.
+  // Ends the launcher if the diagram lacks this transition.
   void to(LinkState next);
-  // The move that a message of the agent makes. Returns an error if the drawing lacks it.
+  // Makes the transition that a message of the agent causes. Returns an error if the diagram lacks it.
   Status arrive(LinkState next);
   bool has_failed_start() const { return started_ && !started_->ok(); }
   // Whether on_lost reports a loss in this state.

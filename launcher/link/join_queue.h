@@ -1,7 +1,7 @@
 // The queue of agents that connect to the launcher (horovod-agent --join), on hosts that the launcher cannot reach. An
 // agent connects to the launcher's rendezvous server, proves that it holds the token, and waits here until the job has
-// enough hosts. Owns the server and the waiting connections. `horovodrun --listen` creates it, owns it and waits on it;
-// HostStartup uses it as a spawner. Lives on the launcher's loop.
+// enough hosts. Owns the server and the waiting connections. `horovodrun --listen` creates and owns the queue, and
+// waits for hosts; HostStartup uses the queue as a spawner. Lives on the launcher's loop.
 #pragma once
 
 #include <deque>
@@ -47,22 +47,22 @@ class JoinQueue : public Spawner {
   net::Task<Status> wait(double seconds);
   // `changed` is called when an agent has joined or has gone.
   void on_hosts(std::function<void()> changed) { notify_ = std::move(changed); }
-  // The agent that spawn() took has ended or will end. Another agent may join under its name.
+  // Call when the agent that spawn() took has ended or will end: another agent may then join under its name.
   void remove(const std::string& name);
   // Ends the waiting agents.
   void close();
-  // The hosts that have joined, in the order of arrival, with the slots that they provide.
+  // Returns the hosts that have joined, in the order of arrival, with the slots that they provide.
   std::vector<Host> hosts() const;
-  // "hosts a and b", or "hosts that provide 8 slots".
+  // Returns "hosts a and b", or "hosts that provide 8 slots".
   std::string describe_wanted() const;
 
-  // `resume` continues the link of an agent that has connected again. On an error, it leaves the
-  // connection to the queue. It may be called until the server closes.
+  // Sets the function that continues the link of an agent that has connected again. On an error, the function
+  // leaves the connection to the queue. The queue may call the function until the server closes.
   using Resumer =
       std::function<net::Task<Status>(std::unique_ptr<Duplex>&, Resume offer, Nonce challenge)>;
   void on_return(Resumer resume) { resume_ = std::move(resume); }
 
-  // Closes the queue, and runs the loop until all waiting agents know that, but at most two seconds.
+  // Closes the queue, and runs the loop until all waiting agents were notified, but at most two seconds.
   void end_waiting();
 
   net::asio::io_context& loop() { return loop_; }

@@ -38,7 +38,7 @@ net::Task<Status> LeasePings::run(double host_timeout_seconds, double lease_seco
   const double interval = std::min(kLongestInterval, shortest / kFewestPings);
   const auto between =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval));
-  // Count pings, not time: after a stop of the launcher itself, the agent does not count as silent.
+  // Count pings, not time: a stop of the launcher itself must not look like a silent agent.
   const int most = static_cast<int>(std::lround(std::ceil(host_timeout_seconds / interval)));
   while (!is_stopped_) {
     const Clock::duration wait = std::exchange(held_back_, {}).value_or(between);

@@ -1,5 +1,5 @@
 // Renews an agent's lease by pings, and detects a silent agent by unanswered pings. Owns the timer and the count. Calls
-// back AgentLink, which owns it. Lives on the launcher's loop.
+// the callbacks of AgentLink, which owns this object. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ class LeasePings {
   struct Callbacks {
     // Sends the ping with this number.
     std::function<void(uint64_t number)> send;
-    // The agent has not answered for this long. Repeated at each ping.
+    // Called at each ping while the agent does not answer, with the time since its last answer.
     std::function<void(double seconds)> on_silence;
-    // Bytes arrived while a ping was unanswered.
+    // Called when bytes arrive while a ping is unanswered.
     std::function<void()> on_answer;
   };
   LeasePings(const net::asio::any_io_executor& executor, Callbacks callbacks)
@@ -29,13 +29,14 @@ class LeasePings {
   // Sends pings until stop(), often enough for a lease of `lease_seconds` (0: no lease). Returns an error if the
   // agent does not answer the consecutive pings of `host_timeout_seconds`.
   net::Task<Status> run(double host_timeout_seconds, double lease_seconds);
-  // Bytes have arrived from the agent.
+  // Call when bytes have arrived from the agent.
   void on_received();
-  // Whether a ping waits for its answer.
+  // Returns whether a ping has no answer yet.
   bool is_unanswered() const { return unanswered_ > 0; }
-  // How long the oldest unanswered ping has waited.
+  // Returns the time for which the oldest unanswered ping has waited.
   double silence_seconds() const { return silence_seconds_; }
-  // How late the last ping was, or the next ping is: this process was stopped or blocked, or its machine slept.
+  // Returns by how much the last ping was late, or the next ping is late, because this process was stopped or blocked,
+  // or its machine slept.
   double standstill_seconds() const;
   // Delays the next ping by this time.
   void hold_back(Clock::duration time);
@@ -50,7 +51,7 @@ class LeasePings {
   int unanswered_ = 0;
   double silence_seconds_ = 0;
   double next_seconds_ =
-      0;  // CLOCK_BOOTTIME, which also runs while the machine sleeps, of the next ping
+      0;  // time of the next ping, by CLOCK_BOOTTIME, which also runs while the machine sleeps
   double standstill_seconds_ = 0;  // how late the last ping was
   std::optional<Clock::duration> held_back_;
   bool is_stopped_ = false;

@@ -1,6 +1,6 @@
 // The output of one host's ranks on the launcher's end of a link: maps each stream to its rank, and
-// grants the agent credit. Owns the flow-control windows. AgentLink owns it, passes it frames, and sends
-// the credit. Lives on the launcher's loop.
+// grants the agent credit. Owns the flow-control windows. AgentLink owns this object, passes frames to it, and
+// sends the credit. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>

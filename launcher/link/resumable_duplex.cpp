@@ -18,10 +18,10 @@ namespace {
 
 namespace asio = net::asio;
 
-// The pauses between attempts to run the command again: they double from the first to the longest.
+// The pauses between attempts to run the command again, which double from the first to the longest pause.
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{1000};
-// The pause after a refused login while the present connection is still open.
+// The pause after a refused login while the current connection is still open.
 constexpr std::chrono::milliseconds kPauseBeside{3000};
 // The time limits of the attempts, which grow, because a slow login needs more time. After a network outage, a new
 // attempt connects sooner than an old one, whose pauses between SYNs grow to 8 s and more.
@@ -103,9 +103,9 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   net::Task<Status> try_respawn(std::chrono::seconds limit);
   net::Task<Status> open_another();
   bool is_silent() const { return silence_ >= replace_after_; }
-  // Whether the host may be cut off: its agent waits while this end pings it.
+  // Returns whether the network may be cut off. The agent then waits as long as this end sends pings.
   bool may_be_cut_off() const { return is_silent() || silence_ >= kUnnoticedSeconds; }
-  // Whether the stream needs no new connection.
+  // Returns whether the stream needs no new connection.
   bool is_settled() const { return is_closed_ || !failure_.ok() || (connection_ && !is_silent()); }
   net::Task<Status> reattach(std::unique_ptr<Duplex>& connection);
   void fail(Status why);
@@ -117,10 +117,11 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   Bytes opening_;                       // bytes before the first record
   net::Notification changed_;
   asio::steady_timer limit_, pause_;
-  std::shared_ptr<asio::cancellation_signal> cancel_;  // of the running attempt; else null
+  std::shared_ptr<asio::cancellation_signal>
+      cancel_;  // ends the running attempt to reconnect; null: none runs
   bool is_respawning_ = false;
   double seconds_ = 0;         // time limit of the wait for a new connection
-  double replace_after_ = 0;   // the silence, in seconds, after which another one is opened
+  double replace_after_ = 0;   // seconds of silence after which another connection is opened
   double silence_ = 0;         // seconds of the agent's silence on connection_
   double silence_before_ = 0;  // seconds of silence before connection_ was opened
   Status broken_;              // why the last connection is lost
@@ -272,7 +273,7 @@ net::Task<Status> ResumableDuplex::Running::open_another() {
   auto spawned = co_await reconnection_.respawn(may_be_cut_off());
   if (!spawned.ok()) co_return spawned.status();
   Status status;
-  // The agent may have answered on the present connection in the meantime.
+  // The agent may have answered on the current connection in the meantime.
   if (!is_settled()) status = co_await reattach(*spawned);
   if (*spawned) (*spawned)->close();
   co_return status;

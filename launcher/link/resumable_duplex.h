@@ -1,13 +1,13 @@
-// The stream to one agent, over one connection after another. Owns the connections and the key of the session; the
-// first bytes to the agent begin the session. SessionSpawner creates it, and AgentLink owns it. Lives on the launcher's
-// loop.
+// The byte stream to one agent, which survives the loss of a connection: another connection continues the stream. Owns
+// the connections and the session's key. The first bytes to the agent begin the session. SessionSpawner creates the
+// stream, and AgentLink owns the stream. Lives on the launcher's loop.
 //
-//   carried --- the connection breaks ------> waiting --- survive() seconds, a refusal ---> failed: read, write return why
+//   carried --- the connection breaks ------> waiting --- survive() seconds, or refused ---> failed: I/O returns why
 //      |  ^                                      |
 //      |  '--- resume(): over another connection-'   which respawn or the agent opens
 //      |
-//      '--- on_silence(): respawn opens another connection; but if only the agent can, the present one is closed, so
-//           that the agent notices. The first connection on which the agent answers stays.
+//      '--- on_silence(): respawn opens another connection. If only the agent can connect, the current connection is
+//           closed, so that the agent notices. The first connection on which the agent answers stays.
 //
 // ResumableStream numbers the bytes of both directions, and keeps unconfirmed bytes: a new connection begins with the
 // numbers that each end has received. Invariants: no order of breaks loses or duplicates a byte. At most one connection
@@ -30,8 +30,8 @@ namespace hvd::launcher {
 // The source of another connection to the same agent.
 struct Reconnection {
   std::string host = {};  // for log messages
-  // Runs the command again that started the agent. `is_silent`: the present connection is silent, like connections
-  // that share it. Null: this launcher cannot open another connection.
+  // Runs the command again that started the agent. `is_silent`: the current connection is silent, and so may be others
+  // over the same ssh connection. Null: this launcher cannot open another connection.
   std::function<net::Task<Result<std::unique_ptr<Duplex>>>(bool is_silent)> respawn = {};
   // The agent connects to the launcher: resume() receives the connection.
   bool is_by_agent = false;
@@ -53,7 +53,7 @@ class ResumableDuplex : public Duplex {
   void close() override;
   std::string last_words() const override;
 
-  // The running session. It outlives the stream while it takes over a connection.
+  // The running session, which outlives this object while the session takes over a connection.
   class Running;
   const SessionId& session() const;
   std::weak_ptr<Running> running() const { return running_; }

@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-// How long an agent waits after its launcher has vanished; then it ends its ranks.
+// Seconds for which an agent waits after the loss of its launcher, before the agent ends its ranks.
 constexpr double kAgentWaits = 5;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// A spawner whose streams survive the loss of their connection. It begins a session on the stream of another spawner,
-// and finds the session when an agent offers to resume. Owns no stream. HostStartup owns it. Lives on the launcher's
-// loop.
+// A spawner whose streams survive the loss of their connection. Begins a session on the stream of another spawner, and
+// finds the session when an agent offers to resume. Owns no stream. HostStartup owns this object. Lives on the
+// launcher's loop.
 #pragma once
 
 #include <map>

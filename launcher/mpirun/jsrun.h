@@ -28,7 +28,8 @@ Result<LsfNode> parse_lsf_node(std::string_view allocation, std::string_view att
 // with more slots than GPUs.
 Result<std::string> rankfile(const SlotPlan& plan, const LsfNode& node);
 
-// `rankfile_path`: the path of that file; unused with --binding-args. `hosts`: number of hosts.
+// Returns jsrun's command line. `rankfile_path`: the path of a file with rankfile(); unused with --binding-args.
+// `hosts`: number of hosts.
 Result<std::vector<std::string>> jsrun_arguments(const Options& options, size_t hosts,
                                                  const std::string& rankfile_path);
 

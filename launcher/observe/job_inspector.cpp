@@ -224,7 +224,7 @@ JobCounts JobInspector::known_counts() const {
   return state;
 }
 
-// Returns the slowest rank; nothing for a job that hangs, whose last steps do not describe the present.
+// Returns the slowest rank; nullopt for a job that hangs, whose last steps are too old.
 std::optional<SlowestRank> JobInspector::slowest() const {
   std::optional<SlowestRank> slowest;
   if (!metrics_.is_stepping()) return slowest;

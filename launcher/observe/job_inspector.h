@@ -59,7 +59,7 @@ class JobInspector {
   net::Task<void> look(SampleGroups groups);
   // Samples the agents, and returns the totals of the job.
   net::Task<JobCounts> counts();
-  // The job's metrics in the Prometheus format, at the level of --metrics-level. Takes less than a second.
+  // Returns the job's metrics in the Prometheus format, at the level of --metrics-level. Takes less than a second.
   net::Task<std::string> metrics();
   net::Task<std::string> metrics(MetricsLevel level);
   // Prints the stack positions of all ranks.

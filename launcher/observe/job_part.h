@@ -6,7 +6,7 @@
 //
 // A part receives events, and is called at the time that its deadline() returns: no periodic tick wakes an idle job.
 // Parts never call each other: a part stores its results in RankRun, HostRun or InitWaits, where other parts read them.
-// JobParts owns the parts. They live on the launch's loop.
+// JobParts owns the parts. All parts live on the launch's loop.
 #pragma once
 
 #include <map>
@@ -32,7 +32,7 @@ class JobInspector;
 
 // Sent shortly before the ranks start.
 struct Starting {};
-// All ranks of this launch's start run.
+// Sent when the agents have started all ranks with which this launch begins.
 struct AllStarted {};
 // Sent when a rank has written output, or has closed its output.
 struct RankWrote {
@@ -42,15 +42,16 @@ struct RankWrote {
 struct RankExited {
   const RankExit& exit;
 };
-// Sent when a rank is about to join a world, or has joined a world, after the ranks' states (RankRun) were updated.
+// Sent when a rank has called hvd.init(), and when its hvd.init() has connected to the other ranks of a world. The
+// states of the ranks (RankRun) were updated before.
 struct RankJoined {
   const Joined& report;
 };
-// Sent when a rank has called MPI_Init, or has met the other ranks in MPI_Init.
+// Sent when a rank has called MPI_Init, and when its MPI_Init has connected to the other ranks.
 struct RankInMpi {
   const Joined& report;
 };
-// Sent at most once a second while the host does not answer. After the limit, the launcher counts the host as lost.
+// Sent at most once a second while the host does not answer. After `limit_seconds`, the host is lost.
 struct HostSilent {
   const HostRun& host;
   double seconds, limit_seconds;
@@ -75,7 +76,7 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
  public:
   virtual ~JobPart() = default;
   virtual void on(const JobEvent&) {}
-  // The time at which on_deadline() is due. Read after each event and each task of PartLaunch::run().
+  // Returns the time at which on_deadline() is due. Called after each event and each task of PartLaunch::run().
   virtual Clock::time_point deadline() const { return Clock::time_point::max(); }
   virtual void on_deadline() {}
   // Ends running work, because the job is over. Neither events nor deadlines follow.
@@ -89,7 +90,7 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
   bool is_over_ = false;
 };
 
-// The launch as its parts use it. JobLaunch implements it.
+// The functions of a launch that its parts may call. JobLaunch implements this interface.
 class PartLaunch {
  public:
   virtual ~PartLaunch() = default;

@@ -1,5 +1,5 @@
-// Watches the script with whose end a scheduler ends a detached job (--detach), and names the script as the cause if the
-// job ends within 5 s of it. A job without such a script watches nothing.
+// Watches the script that started a detached job (--detach), if a scheduler ends the job when this script ends. Names
+// the script's end as the cause if the job ends within 5 s of it. Other jobs watch nothing.
 
 #include <chrono>
 #include <optional>

@@ -20,7 +20,7 @@ namespace {
 // Most starts end before this time.
 constexpr std::chrono::milliseconds kFirst{700};
 constexpr std::chrono::milliseconds kEach{1000};
-// After this time, a program without output and hvd.init() no longer counts as starting.
+// Until this time, a program without output and without hvd.init() is shown as starting.
 constexpr std::chrono::seconds kStartsFor{10};
 
 class StatusLine : public JobPart {

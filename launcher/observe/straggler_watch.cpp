@@ -62,7 +62,7 @@ class StragglerWatch : public JobPart {
   net::Task<void> look();
   net::Task<void> look_at_causes();
   net::Task<void> look_at_place();
-  // Returns the number in the table of a present rank, or -1.
+  // Returns the process number (in the table) of a rank of the current generation, or -1.
   int number_of(int rank) const;
   void forget_ranks();
   net::Task<void> report(StragglerFinding finding, std::vector<std::string> host_of);

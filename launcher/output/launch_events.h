@@ -15,7 +15,7 @@ struct LaunchEvents {
   std::function<void(int ranks)> on_running;
   // Called when a launch has ended. `cause`: a sentence, or empty after success.
   std::function<void(const std::string& cause)> on_end;
-  // Receives the output, and outlives the launches; null: nothing does.
+  // Receives the output for the job's log, and outlives the launches; null: no log.
   LogQueue* output = nullptr;
   // The port of the metrics; null: no metrics are served.
   MetricsPort* metrics = nullptr;

@@ -16,7 +16,7 @@ namespace hvd::launcher {
 struct HostProgress {
   std::string host;
   std::string stage;   // the current stage: "connect"
-  double seconds = 0;  // since the stage began
+  double seconds = 0;  // time since the stage began
   bool is_ready = false;
 };
 
@@ -33,7 +33,7 @@ struct JobProgress {
     double late_seconds = 0;
   };
   std::optional<Slowest> slowest{};
-  double seconds = 0;  // since the job began
+  double seconds = 0;  // time since the job began
 };
 
 // Returns "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without unknown parts, and
@@ -46,7 +46,7 @@ std::string byte_rate(double bytes_per_second);
 std::string step_rate(double steps_per_second);
 
 // The rates of a job's progress, computed from its ranks' counts at several times. The status line
-// and `horovodrun top` use it. Pure.
+// and `horovodrun top` use this class. Pure.
 class ProgressRates {
  public:
   struct Counts {
@@ -55,11 +55,11 @@ class ProgressRates {
     int64_t ranks = 0;   // ranks with counts: ranks of an unresponsive host are missing
   };
   // Rates begin anew if counts fall, since the ranks were restarted, or if the number of ranks changes; missing ranks
-  // count only after a moment. `time`: when the counts were read. If two calls have the same time, the second one has
-  // no effect.
+  // change the rates only after a moment. `time`: when the counts were read. If two calls have the same time,
+  // the second call has no effect.
   void add(Clock::time_point time, const Counts& counts);
 
-  // Returns the mean over the last seconds; empty if unknown, for example before the first step.
+  // Returns the mean over the last seconds; nullopt if unknown, for example before the first step.
   std::optional<double> steps_per_second() const;
   std::optional<double> bytes_per_second() const;
 

@@ -21,7 +21,7 @@ constexpr size_t kMaxFolded = 1 << 20;
 struct FoldedLine {
   std::string line;        // with its line end
   std::vector<int> ranks;  // ascending
-  // By rank: the number of bytes that count as shown together with this line.
+  // Rank and number of its output bytes to confirm as shown together with this line.
   std::vector<std::pair<int, size_t>> consumed;
   Clock::time_point since;
 };
@@ -39,7 +39,7 @@ class LineFolder {
   // Adds a line. A line that ends with "\r" waits for a moment: the rank's next byte may be the " " that belongs to the
   // line.
   void add(int rank, std::string_view line, Clock::time_point now);
-  // The bytes count as shown when the rank's last line is shown. Returns false if the folder holds no such line.
+  // Confirms the bytes when the rank's newest held line is shown. Returns false if no line of the rank is held.
   bool consume(int rank, size_t size);
   // Takes the first line if it has waited long enough, if all ranks have printed it, or if too much is held.
   bool take(Clock::time_point now, bool all, FoldedLine& out);

@@ -33,13 +33,13 @@ struct LineStyle {
   bool colors_stdout = false, colors_stderr = false;  // tags have a color on this stream
 };
 
-// Lines for the user.
+// Output lines to show to the user: of one rank, or equal lines of several ranks.
 struct ShownLines {
   int rank;  // -1: written by several ranks
   OutputStream stream;
   std::string_view prefix;  // prefix of the first line, which may already be shown in part
   std::string text;         // complete lines; may be empty
-  // By rank: the number of bytes that count as shown with the lines.
+  // Rank and number of its output bytes to confirm as shown once these lines are written.
   std::vector<std::pair<int, size_t>> consumed{};
 };
 
@@ -72,12 +72,12 @@ class LineRouter {
   // The hosts and the sinks must outlive it.
   LineRouter(const HostTable& hosts, LineStyle style, LineSinks& sinks);
 
-  // The table has more ranks now.
+  // Call when the table has more ranks.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes, const Moment& now);
   // Call when the rank will write nothing further to the stream.
   void end(int rank, OutputStream stream, const Moment& now);
-  // Call when the rank has ended. Its output may arrive later.
+  // Call when the rank has ended; output of the rank may arrive later.
   void rank_ended(int rank, TracebackFolder::End how, Clock::time_point now);
   // Passes on held tracebacks. `all`: the job has ended.
   void settle_tracebacks(bool all, const Moment& now);
@@ -88,7 +88,7 @@ class LineRouter {
   void on_time(const Moment& now);
 
   bool is_shown(int rank) const;
-  // Returns the tagger with the stream's unfinished line. Its address is stable.
+  // Returns the tagger with the stream's unfinished line. The reference stays valid after grow().
   const LineTagger& tagger(int rank, OutputStream stream) const {
     return channels_[place(rank, stream)].tagger;
   }
@@ -111,7 +111,7 @@ class LineRouter {
     Clock::time_point due = Clock::time_point::max();
   };
 
-  // The index in `channels_`.
+  // Returns the index in `channels_`.
   size_t place(int rank, OutputStream stream) const;
   Channel& channel(int rank, OutputStream stream) { return channels_[place(rank, stream)]; }
   Folding& folding(OutputStream stream) {
@@ -142,7 +142,7 @@ class LineRouter {
   Clock::time_point settled_by_ = Clock::time_point::max();
 };
 
-// The tag of lines of these ranks in the style's format: "[0-3]<stdout>:", "a/3: ", or the members
+// Returns the tag of lines of these ranks in the style's format: "[0-3]<stdout>:", "a/3: ", or the members
 // of a JSON object after its time.
 std::string line_tag(const HostTable& hosts, const std::vector<int>& ranks, OutputStream stream,
                      const LineStyle& style);

@@ -22,7 +22,8 @@ Status check_metrics_port(const LaunchSettings& settings);
 
 class MetricsPort {
  public:
-  // Null without the flag, and if the port cannot be opened: then a message is printed, and the job runs without it.
+  // Opens the port. Returns null without the flag and, after a message, if the port cannot be opened: the job
+  // runs without the port.
   static std::unique_ptr<MetricsPort> open(const LaunchSettings& settings);
 
   // Returns the address for Prometheus on this machine, for example "127.0.0.1:9400".

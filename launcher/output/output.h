@@ -47,7 +47,7 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
 class JobOutput : LineSinks, TerminalPort {
  public:
   ~JobOutput() override;
-  // The hosts must outlive it. Creates the style's directory with rank.N/stdout and rank.N/stderr,
+  // `hosts` must outlive the output. Creates the style's directory with rank.N/stdout and rank.N/stderr,
   // where N is padded with zeros to one width; an error names the path.
   static Result<std::unique_ptr<JobOutput>> open(net::asio::any_io_executor executor,
                                                  const HostTable& hosts, OutputStyle style);
@@ -60,14 +60,14 @@ class JobOutput : LineSinks, TerminalPort {
   using Broken = std::function<void(OutputStream stream, int error_number)>;
   void on_broken(Broken callback);
 
-  // The table has more ranks now. The writer thread creates their files; errors are reported later.
+  // Call when the table has more ranks. The writer thread creates their files; errors are reported later.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes);
   // Call when the rank will write nothing further to the stream.
   void end(int rank, OutputStream stream);
   // Call when the rank's host is lost, and its output will not be complete. The terminal keeps its bars as lines.
   void forget(int rank);
-  // Call when the rank has ended. Its output may arrive later.
+  // Call when the rank has ended; output of the rank may arrive later.
   void rank_ended(int rank, TracebackFolder::End how);
   // Shows held tracebacks. Call when the job has ended.
   void show_tracebacks();
@@ -114,7 +114,8 @@ class JobOutput : LineSinks, TerminalPort {
   void add_streams(int rank);
   // `waits`: waits until the files are open. Otherwise errors are reported later.
   Status open_files(int rank, bool waits);
-  // Both streams have one sink if they are one terminal: erasing the area must not overtake output.
+  // Returns the sink of the stream. A terminal with a status area has one sink for both streams: the bytes that erase
+  // the area must not overtake output.
   Sink& sink(OutputStream stream) {
     return terminal_.has_area() || stream == OutputStream::kStdout ? stdout_ : stderr_;
   }

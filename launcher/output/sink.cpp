@@ -169,7 +169,7 @@ void WriterThread::work(const std::shared_ptr<State>& state) {
 
 namespace {
 
-// The time after which a write to a file counts as stuck.
+// The time after which a write to a file is considered stuck.
 constexpr std::chrono::seconds kStuckAfter{1};
 
 // The descriptor and the way to write it without blocking.
@@ -355,8 +355,8 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     const ssize_t written = target_.is_socket ? ::send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
                                               : ::write(fd_, data, size);
     if (written >= 0) return advance(static_cast<size_t>(written));
-    // The loop must first handle the signal: each write of a background job under `stty tostop` raises SIGTTOU until the
-    // signal has stopped the job.
+    // The loop must first handle the signal: each write of a background job under `stty tostop` raises SIGTTOU until
+    // the signal has stopped the job.
     if ((errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) && can_wait_) return wait();
     if (errno != EINTR) break_with(errno);
   }

@@ -15,8 +15,8 @@
 namespace hvd::launcher {
 
 // Opens, writes and closes files on a separate thread, in the order of the calls, because a stalled file system like
-// NFS blocks its writer. JobOutput owns it and limits the waiting data. JobOutput's sinks call it. Calls and results
-// are on the launch's loop.
+// NFS blocks its writer. JobOutput owns this object and limits the waiting data; its sinks call this object. Calls
+// and results are on the launch's loop.
 class WriterThread {
  public:
   using File = std::shared_ptr<UniqueFd>;
@@ -32,7 +32,7 @@ class WriterThread {
   // Opens the path for writing with these flags of open(2), and creates missing folders.
   void open(const File& file, const std::string& path, int flags, Done done);
   void write(const File& file, std::string_view bytes, Done done);
-  // Replaces the file atomically: a reader sees the old or the new bytes. All users may read it.
+  // Replaces the file atomically: a reader sees the old or the new bytes. All users may read the file.
   void replace(const std::string& path, std::string_view bytes, Done done);
   void remove(const std::string& path, Done done);
   // Closes the file, which may block like a write, and may report that an earlier write failed.

@@ -1,5 +1,5 @@
 // The lines below the output of ranks on a terminal: the progress bars of ranks, and the status line. Composes the
-// bytes that show and erase them, and tracks which rows the terminal shows. Terminal owns this object. Pure.
+// bytes that show and erase them, and tracks which rows the terminal shows. Class Terminal owns this object. Pure.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class StatusArea {
   static size_t room(size_t columns);
   // Sets the status line. An empty text removes it.
   void set_line(std::string_view line) { line_ = line; }
-  // `key`: the stream of the bar; `text`: with the prefix, without its '\r'.
+  // Adds or changes a bar. `key`: the stream of the bar; `text`: with the prefix, without its '\r'.
   void set_bar(size_t key, std::string_view text) { bars_[key] = text; }
   bool has_bar(size_t key) const { return bars_.contains(key); }
   // Ends a bar. Returns its text, which may be empty.
@@ -37,12 +37,13 @@ class StatusArea {
   bool is_shown() const { return rows() > 0; }
   // Returns the number of rows that the terminal shows.
   size_t rows() const { return widths_.size(); }
-  // Returns the bytes that replace the shown rows, or empty if they are up to date. `size`: of the terminal.
+  // Returns the bytes that replace the shown rows, or an empty text if the rows are up to date. `size`: of the
+  // terminal.
   std::string show(TerminalSize size);
   // Returns the bytes that erase the area, and leave the cursor at the start of the next output line. `columns`:
   // current width of the terminal; `below`: number of lines that the user has ended below the area.
   std::string erase(size_t columns, size_t below = 0);
-  // Call when other lines follow the area on the terminal, so that its rows stay.
+  // Call when other lines follow the area on the terminal, so that the area's rows stay.
   void forget() { widths_.clear(); }
 
  private:

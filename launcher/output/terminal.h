@@ -81,8 +81,8 @@ class Terminal {
   // Shows complete lines of a stream; the terminal may already show a part of the first line, after its prefix.
   void show(size_t stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
-  // Like show(), for the last line, which has no line end. `held`: the text of this line. Colors, and blanks that clear
-  // a progress bar, do not count as a line.
+  // Like show(), for the last line, which has no line end. `held`: the text of this line. Without effect if the
+  // line has only colors, or blanks that clear a progress bar.
   void show_last(size_t stream, std::string_view prefix, std::string_view lines,
                  std::string_view held);
   // Shows a line that several ranks have written.
@@ -98,7 +98,7 @@ class Terminal {
   void line_was_typed();
   // Call when the terminal has echoed ^C on standard error, without a line end.
   void end_typed_line();
-  // Sets the line below the output; empty: no line. A line of show_alarm() replaces it.
+  // Sets the line below the output; empty: no line. A line of show_alarm() replaces this line.
   void show_status(std::string_view line);
   void show_alarm(std::string_view line);
   // Ends the progress bars of ranks as lines if the launcher is in the background, where bars are invisible.
@@ -151,7 +151,7 @@ class Terminal {
   std::vector<Stream> streams_;
   std::vector<size_t> askers_;  // streams that may show questions
   CursorState cursor_ = CursorState::kLineStart;
-  // The stream of the row with the cursor in kOpenLine; in kBar it may be empty.
+  // The stream of the row with the cursor in kOpenLine and kBar; may be unset in kBar.
   std::optional<size_t> owner_;
   // In kBar: the row was written while the launcher was in the background.
   bool is_bar_movable_ = false;

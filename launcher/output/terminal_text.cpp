@@ -96,7 +96,7 @@ struct Character {
   size_t columns = 1;
 };
 
-// Returns the first character of a non-empty text. An invalid byte counts as one character.
+// Returns the first character of a non-empty text. An invalid byte is one character.
 Character first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return {};

@@ -29,7 +29,7 @@ struct Traceback {
   bool is_survived = false;
 };
 
-// `tag`: the number of bytes at the start of each line to ignore. A traceback begins at that column.
+// `tag`: the number of bytes to ignore at the start of each line; tracebacks are not indented after them.
 std::vector<Traceback> tracebacks_of(const std::vector<std::string_view>& lines, size_t tag);
 // Returns the last traceback that Python did not survive, which may have ended the program; or null.
 const Traceback* last_fatal(const std::vector<Traceback>& tracebacks);

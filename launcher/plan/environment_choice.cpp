@@ -16,8 +16,9 @@ namespace {
 
 constexpr char kHashSeed[] = "PYTHONHASHSEED";
 
-// Returns one seed for all ranks of this launcher and its restarts, so that Python's string sets have one order on all
-// ranks. At least 1, since 0 disables random hashes. Secret: with the seed, anyone can make many strings of one hash.
+// Returns the same seed for all ranks, also after restarts, so that Python's sets of strings have the same order on
+// all ranks. The seed is at least 1, since 0 disables random hashes. It is secret: with the seed, anyone can make many
+// strings with equal hashes.
 uint32_t hash_seed() {
   static const uint32_t seed = [] {
     uint32_t drawn = 0;
@@ -36,7 +37,7 @@ Status check_name(std::string_view name) {
                               "such as NAME*"));
 }
 
-// `text` is "NAME", "NAME*" or "NAME=VALUE".
+// Adds an entry. `text` is "NAME", "NAME*" or "NAME=VALUE".
 Status add(std::string_view text, EnvironmentChoice& choice) {
   const size_t equals = text.find('=');
   const std::string_view name = text.substr(0, equals);

@@ -15,7 +15,7 @@ namespace hvd::launcher {
 struct EnvironmentChoice {
   bool inherits_nothing = false;   // --no-env
   std::vector<std::string> names;  // names after -x, and patterns with a final '*'
-  Environment values;              // from --env-file and -x NAME=VALUE; a name's last value counts
+  Environment values;  // values of --env-file and -x NAME=VALUE; the last value of a name wins
   // Values of names that a later flag or line repeats without a value. Used if the launcher's environment lacks
   // them.
   Environment earlier_values;
@@ -34,11 +34,11 @@ Status parse_env_file(std::string_view text, std::string_view path, EnvironmentC
 Environment chosen_environment(const Environment& inherited, const Environment& flags,
                                const EnvironmentChoice& choice, bool is_local);
 
-// The names in the choice that have no effect, since the launcher itself sets these variables for each rank.
+// Returns the names in the choice that have no effect, since the launcher itself sets these variables for each rank.
 // `torch`: includes torchrun's variables.
 std::vector<std::string> ineffective_names(const EnvironmentChoice& choice, bool torch);
 
-// The names that have no value in the choice or the environment.
+// Returns the names that have no value in the choice or the environment.
 std::vector<std::string> unset_names(const Environment& inherited, const EnvironmentChoice& choice);
 
 }  // namespace hvd::launcher

@@ -37,7 +37,7 @@ std::string describe_package_use(const PackageUse& use);
 
 // The ranks' use of the environment of --stage-env.
 struct EnvironmentUse {
-  std::string file{};   // its name
+  std::string file{};   // name of the environment's file
   size_t packages = 0;  // number of packages; 0: the environment is an archive
   uint64_t bytes = 0;   // bytes that each receiver gets
   CopyHolders copies{};
@@ -55,8 +55,8 @@ std::vector<std::string> describe_same_machines(const std::vector<std::string>& 
 std::string describe_thread_shares(const std::vector<std::string>& hosts,
                                    const std::vector<uint32_t>& threads);
 
-// A sentence about hosts whose ranks are bound to fewer cores than the hosts have: the host names,
-// each with "1 of 8". Empty without hosts.
+// Returns a sentence about hosts whose ranks are bound to fewer cores than the hosts have: the host names,
+// each with "1 of 8". Returns an empty text without hosts.
 std::string describe_binding(const std::vector<std::pair<std::string, std::string>>& hosts);
 
 }  // namespace hvd::launcher

@@ -23,7 +23,7 @@ class HostfileLines {
   bool next();
   const std::string& content() const { return content_; }
   size_t number() const { return number_; }
-  // The number of the line where an unterminated comment begins; 0 without such a comment.
+  // Returns the number of the line where an unterminated comment begins; 0 without such a comment.
   size_t open_comment() const { return open_comment_; }
 
  private:
@@ -36,8 +36,8 @@ class HostfileLines {
 // Parses the words of a line, at least one: "a", "a:4" or "n[01-16]", then key=value words. The keys for slots
 // are "slots", "cpu" and "count"; the limit of slots is "max_slots" or a synonym, and is also the number of slots
 // if no other word gives one; the login is "user", "username" or "user_name"; sshd's port is
-// "port". '-' counts as '_'. The words are those of Open MPI 4.1. An unknown word is an error on a line without a
-// slot count, since the word may be a misspelt count; on other lines the word is added to `unknown`.
+// "port". '-' in a key is read as '_'. The keys are those of Open MPI 4.1. An unknown word is an error on a line
+// without a slot count, since the word may be a misspelt count; on other lines the word is added to `unknown`.
 Result<HostItem> parse_host_words(std::span<const std::string_view> words,
                                   std::set<std::string>& unknown);
 

@@ -17,7 +17,7 @@ constexpr int kMaxSlots = 1 << 24;  // limit of the sum of slots over all hosts
 
 struct Host {
   std::string name;  // a name or an address, IPv6 without brackets
-  std::string user;  // from "user@host"; empty: ssh's own default
+  std::string user;  // login of "user@host"; empty: ssh's own default
   int slots = 1;
   int port = 0;       // sshd's port; 0: the port of -p, or ssh's default
   int max_slots = 0;  // limit of slots for an explicit -np; 0: the limit is `slots`
@@ -42,7 +42,7 @@ class HostList {
   // Adds each name of the item, with `slots_alone` slots if the item has no number.
   Status add(const HostItem& item, int slots_alone);
   bool has(std::string_view name) const { return index_.find(name) != index_.end(); }
-  // An error if the sum of slots is too large.
+  // Returns the hosts; an error if the sum of slots is too large.
   Result<std::vector<Host>> take();
 
  private:

@@ -71,7 +71,7 @@ struct Inner {
   const Launcher* launcher = nullptr;
   std::string processes;      // "2", "gpu"; empty: not given
   bool names_nodes = false;   // several hosts, or a rendezvous endpoint
-  bool is_connected = false;  // the user connected it to other launchers, or it needs no connection
+  bool is_connected = false;  // connected to other launchers by the user, or needs no connection
   std::string backend;        // torchrun's rendezvous backend; empty: not given
   Words program;              // the command that the launcher runs
 };
@@ -82,7 +82,7 @@ bool has(const char* list, const std::string& word) {
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// The number of words before the program that the wrappers run. Also collects env's assignments.
+// Returns the number of words before the program that the wrappers run. Also collects env's assignments.
 size_t words_of_wrappers(const Words& command, Environment& environment) {
   size_t at = 0;
   while (at < command.size()) {
@@ -105,7 +105,8 @@ size_t words_of_wrappers(const Words& command, Environment& environment) {
   return std::min(at, command.size());
 }
 
-// Returns the name of the program at `at`, and moves `at` after it. For a Python, the name of its module or script.
+// Returns the name of the program at `at`, and moves `at` after this word. For a Python, returns the name of its module
+// or script.
 std::string take_program(const Words& command, size_t& at) {
   if (at >= command.size()) return {};
   const std::string name = file_name(command[at++]);

@@ -25,7 +25,7 @@ struct Options {
   // the step's variables from this process.
   bool is_in_slurm_step = false;
   std::vector<std::string> shortened = {};  // sentences about abbreviated flags, for --verbose
-  // The script with whose end a scheduler ends a detached job.
+  // The script that started a detached job, if a scheduler ends the job when this script ends.
   std::optional<EndingScript> script = {};
 };
 

@@ -171,10 +171,10 @@ struct LaunchSettings {
   Settings table_;
 };
 
-// The ranks of a job of `size` ranks that get the standard input of the launcher (--stdin).
+// Returns the ranks, in a job of `size` ranks, that get the standard input of the launcher (--stdin).
 std::vector<int> input_readers(const LaunchSettings& settings, int size);
 
-// --host-discovery-script or --min-np makes a job elastic; no other flag does.
+// Returns whether the job is elastic: --host-discovery-script or --min-np is set.
 inline bool is_elastic(const LaunchSettings& settings) {
   return settings.elastic.host_discovery_script.has_value() ||
          settings.elastic.min_num_proc.has_value();

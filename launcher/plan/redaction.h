@@ -1,5 +1,5 @@
 // Removes secrets from text that a user attaches to a public report, and from stored commands. Removes a word
-// that may or may not be a secret. Pure.
+// also if it is only possibly a secret. Pure.
 #pragma once
 
 #include <span>

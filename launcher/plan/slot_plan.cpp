@@ -37,7 +37,7 @@ std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   return ranks;
 }
 
-// Advice on too few slots.
+// Returns advice on too few slots.
 std::string advice(const std::vector<Host>& hosts, int size) {
   if (!hosts.empty() && !hosts.front().offered.empty())
     return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";

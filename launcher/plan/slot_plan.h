@@ -13,9 +13,9 @@ namespace hvd::launcher {
 struct Slot {
   int rank = 0;
   int host = 0;        // index in the plan's hosts
-  int local_rank = 0;  // number among the ranks of its host
+  int local_rank = 0;  // number among the ranks of the same host
   int local_size = 0;
-  int cross_rank = 0;  // index of its host among the hosts with this local_rank
+  int cross_rank = 0;  // index of the rank's host among the hosts with this local_rank
   int cross_size = 0;  // number of such hosts
 };
 

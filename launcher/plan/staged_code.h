@@ -1,6 +1,6 @@
 // The code that --stage copies to each host: files, and directories with their contents except
 // Python environments and directories named .git, __pycache__, node_modules or .tox. StagedCode
-// lists and hashes it once. HostJobs owns the list; Preflight reads the parts (StagedParts).
+// lists and hashes the code once. HostJobs owns the list; Preflight reads the parts (StagedParts).
 #pragma once
 
 #include <filesystem>

@@ -127,21 +127,22 @@ Environment host_environment(const Environment& inherited, bool is_local) {
 }
 
 Environment slot_environment(const Slot& slot, const std::string& host, int size) {
-  return {{"HOROVOD_RANK", cat(slot.rank)},
-          {"HOROVOD_SIZE", cat(size)},
-          {"HOROVOD_LOCAL_RANK", cat(slot.local_rank)},
-          {"HOROVOD_LOCAL_SIZE", cat(slot.local_size)},
-          {"HOROVOD_CROSS_RANK", cat(slot.cross_rank)},
-          {"HOROVOD_CROSS_SIZE", cat(slot.cross_size)},
-          {"HOROVOD_HOSTNAME", host},
-          // For torchrun, DeepSpeed and JAX programs. Their endpoint is found at the start.
-          {"RANK", cat(slot.rank)},
-          {"WORLD_SIZE", cat(size)},
-          {"LOCAL_RANK", cat(slot.local_rank)},
-          {"LOCAL_WORLD_SIZE", cat(slot.local_size)},
-          {"GROUP_RANK", cat(slot.host)},
-          {"JAX_PROCESS_ID", cat(slot.rank)},
-          {"JAX_NUM_PROCESSES", cat(size)}};
+  return {
+      {"HOROVOD_RANK", cat(slot.rank)},
+      {"HOROVOD_SIZE", cat(size)},
+      {"HOROVOD_LOCAL_RANK", cat(slot.local_rank)},
+      {"HOROVOD_LOCAL_SIZE", cat(slot.local_size)},
+      {"HOROVOD_CROSS_RANK", cat(slot.cross_rank)},
+      {"HOROVOD_CROSS_SIZE", cat(slot.cross_size)},
+      {"HOROVOD_HOSTNAME", host},
+      // For programs of torchrun, DeepSpeed and JAX. The start adds MASTER_ADDR and MASTER_PORT.
+      {"RANK", cat(slot.rank)},
+      {"WORLD_SIZE", cat(size)},
+      {"LOCAL_RANK", cat(slot.local_rank)},
+      {"LOCAL_WORLD_SIZE", cat(slot.local_size)},
+      {"GROUP_RANK", cat(slot.host)},
+      {"JAX_PROCESS_ID", cat(slot.rank)},
+      {"JAX_NUM_PROCESSES", cat(size)}};
 }
 
 namespace {

@@ -22,7 +22,7 @@ Environment host_environment(const Environment& inherited, bool is_local);
 // `torch`: includes torchrun's variables.
 bool is_set_by_launcher(std::string_view name, bool torch);
 
-// The identity variables of a slot, in a job with `size` ranks.
+// Returns the identity variables of a slot, in a job with `size` ranks.
 Environment slot_environment(const Slot& slot, const std::string& host, int size);
 
 // Returns the place of a rank in a Slurm allocation, as variables of a step's task: PyTorch Lightning and JAX read

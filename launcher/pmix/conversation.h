@@ -14,7 +14,7 @@ namespace hvd::launcher {
 using PmixTexts = std::vector<std::string>;
 
 std::string pack_texts(const PmixTexts& texts);
-// Removes the first complete message from the front of `bytes` and returns it; empty if the message is
+// Removes the first complete message from the front of `bytes` and returns it; nullopt if the message is
 // incomplete.
 std::optional<PmixTexts> take_texts(std::string& bytes);
 

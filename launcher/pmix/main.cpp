@@ -21,7 +21,7 @@ int fail(const Status& status) {
   return 1;
 }
 
-// Returns the order; nothing at the end of the input.
+// Returns the order; nullopt at the end of the input.
 std::optional<PmixTexts> receive() {
   std::string bytes;
   char buffer[4096];

@@ -23,8 +23,8 @@ struct PmiCommand {
   std::string_view value(const std::string& key) const;
 };
 
-// Removes the first complete command from the front of `bytes`. Empty if the command is incomplete. An error if it is
-// not a PMI-1 command, or exceeds the protocol's limits.
+// Removes the first complete command from the front of `bytes`. Returns nullopt if the command is incomplete, and an
+// error if the bytes are not a PMI-1 command or exceed the protocol's limits.
 Result<std::optional<PmiCommand>> take_pmi_command(std::string& bytes);
 
 // Returns the hosts of all ranks in the format of the key PMI_process_mapping: "(vector,(0,2,4))" means that hosts 0

@@ -1,6 +1,6 @@
-// A PMIx server for the ranks of one host. No other file of the launcher includes PMIx. Its callbacks run on
-// PMIx's own thread and never block: each fence waits on a separate thread. The helper's main starts the
-// server.
+// A PMIx server for the ranks of one host. Only pmix_server.cpp includes PMIx. The server's callbacks run on
+// PMIx's own thread and never block: each fence waits on a separate thread. The main() of the PMIx helper starts
+// the server.
 #pragma once
 
 #include <string>

@@ -34,11 +34,12 @@ inline constexpr const char* kCores = "cores";
 inline constexpr const char* kBinding = "bound cores";
 
 // The time that a link survives without a connection in a job without a heartbeat timeout (lease_seconds is 0).
-// Both ends wait equally long: an agent that gave up first would end ranks while its launcher still reconnects.
+// The agent and the launcher wait equally long: if the agent gave up first, it would end ranks while its launcher still
+// reconnects.
 inline constexpr double kSurviveSeconds = 60;
 
 // After this time without a byte from the other end, a link opens another connection, and uses the
-// present connection until then: after a network outage, TCP may send nothing for as long as the outage
+// current connection until then: after a network outage, TCP may send nothing for as long as the outage
 // lasted. `limit_seconds`: the silence after which this end gives up.
 inline double replace_link_after(double limit_seconds) {
   return std::clamp(limit_seconds / 3, 2.0, 15.0);
@@ -57,7 +58,7 @@ struct RankSpec {
 // The launcher's own package horovod with its library, as the launcher describes it to a host.
 struct PackageOffer {
   std::string name;     // package_name() of its list; empty: no package
-  std::string version;  // of the package
+  std::string version;  // version of the package
   std::string machine;  // as uname -m prints it
   // The oldest versions of glibc and of libstdc++'s symbols with which the package runs; empty: any version.
   std::string glibc, glibcxx;
@@ -86,8 +87,8 @@ struct HostJob {
   bool has_environment = false;  // --stage-env: the agent requests an environment's files
   std::string environment_dir;   // --stage-dir, or empty
   std::string working_directory;
-  // Variables for all ranks of the host. They override the environment with which the agent was
-  // started: a host keeps its own HOME, PATH and the like unless they are named here.
+  // Variables for all ranks of the host, which override the agent's own environment: a host keeps its
+  // own HOME, PATH and so on unless this list names them.
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<RankSpec> ranks;
   std::string remote_init;   // a command whose environment the ranks get; may be empty
@@ -102,7 +103,7 @@ struct HostJob {
   bool is_staged = false;         // the staged copy contains the working directory
   std::string staged_path;        // path in the copy that PYTHONPATH gets
   bool insecure_compat = false;   // the ranks may be Horovod's own workers
-  double kill_grace_seconds = 5;  // between the end signal and SIGKILL
+  double kill_grace_seconds = 5;  // time between the end signal and SIGKILL
   // The time that the agent of an elastic job waits after SIGTERM while its ranks leave; 0: no wait.
   double leave_grace_seconds = 0;
   int end_signal = 15;  // SIGTERM or SIGINT: the ranks of a job that ends get it
@@ -116,7 +117,8 @@ struct HostJob {
   }
 };
 
-// The shortest silence after which one end of the host's link gives up, as far as this end knows; 0: neither gives up.
+// Returns the shortest silence after which one end of the host's link gives up, as far as this end knows; 0: neither
+// end gives up.
 inline double shortest_silence(const HostJob& job) {
   double shortest = 0;
   for (const double limit : {job.lease_seconds, job.host_timeout_seconds, job.hold_after_seconds}) {
@@ -153,8 +155,8 @@ struct RankExit {
   int rank = 0;
   int code = 0;              // exit status, if signal is 0
   int signal = 0;            // signal that ended the rank, or 0
-  bool by_agent = false;     // the agent ended it because the job was ending
-  bool after_grace = false;  // by SIGKILL, since it was still running
+  bool by_agent = false;     // the agent ended the rank because the job was ending
+  bool after_grace = false;  // SIGKILL ended the rank, which still ran after the grace period
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or
   // since the last exit with this flag.
   bool out_of_memory = false;

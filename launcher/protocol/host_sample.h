@@ -51,7 +51,7 @@ struct ProcessUsage {
   uint64_t cpu_microseconds = 0;
   uint64_t run_delay_microseconds = 0;  // runnable, but not running
   uint64_t minor_faults = 0, major_faults = 0;
-  uint64_t read_bytes = 0, written_bytes = 0;  // from and to storage
+  uint64_t read_bytes = 0, written_bytes = 0;  // bytes from and to storage
   uint64_t resident_bytes = 0;
   uint64_t threads = 0;
   uint64_t processes = 0;
@@ -69,18 +69,18 @@ struct RankCounts {
 RankCounts counts_of(const Metrics& metrics);
 
 struct RankMetrics {
-  int32_t rank = 0;  // number of its process in the plan
+  int32_t rank = 0;  // number of the rank's process in the plan
   RankActivity activity = RankActivity::kEnded;
-  uint8_t has_joined = 0;         // the rank has called hvd.init()
-  uint8_t has_counters = 0;       // the agent can read its counters
-  int32_t gpu_percent = -1;       // share of time in which its busiest GPU computed; -1: unknown
-  uint8_t is_on_disk = 0;         // a process waits for a disk or a network file system (state D)
-  int32_t pid = 0;                // pid of its first process; 0: not running
-  uint64_t age_milliseconds = 0;  // age of that process
+  uint8_t has_joined = 0;    // the rank has called hvd.init()
+  uint8_t has_counters = 0;  // the agent can read the rank's counters
+  int32_t gpu_percent = -1;  // share of time in which the rank's busiest GPU computed; -1: unknown
+  uint8_t is_on_disk = 0;    // a process waits for a disk or a network file system (state D)
+  int32_t pid = 0;           // pid of the rank's first process; 0: not running
+  uint64_t age_milliseconds = 0;  // age of the process `pid`
   // Means over the rank's last training steps; 0 before the first step.
   uint64_t step_microseconds = 0;
-  uint32_t waited_thousandths = 0;  // share of that time until all ranks had agreed, in thousandths
-  uint64_t throttled_microseconds = 0;  // stopped by a CPU quota of its cgroup; with kPressure
+  uint32_t waited_thousandths = 0;      // wait until all ranks had agreed, in thousandths of a step
+  uint64_t throttled_microseconds = 0;  // time stopped by a CPU quota of the cgroup; with kPressure
   RankCounts counts{};
   ProcessUsage usage{};
 };
@@ -106,7 +106,7 @@ struct HostMetrics {
 
 // Counts since the start of a rank's processes. A change of one count shows that the rank makes progress.
 struct RankSigns {
-  int32_t rank = 0;  // number of its process in the plan
+  int32_t rank = 0;  // number of the rank's process in the plan
   // A process is stopped or traced, or reads user input, which may take any time.
   uint8_t is_excused = 0;
   uint8_t is_hidden = 0;   // the agent lacks permission for some of these values
@@ -115,7 +115,7 @@ struct RankSigns {
   uint64_t main_microseconds = 0;
   // CPU time of all other threads and processes, and the sum of their waits for a processor.
   uint64_t other_microseconds = 0, other_delay_microseconds = 0;
-  uint64_t bytes = 0, calls = 0;  // of read(2), write(2) and similar system calls
+  uint64_t bytes = 0, calls = 0;  // bytes and number of read(2), write(2) and similar system calls
   uint64_t storage_bytes = 0;     // read and written, also through mapped files
   uint64_t socket_bytes = 0;      // received and sent by TCP
 };
@@ -125,13 +125,13 @@ struct RankPlace {
   int32_t rank = 0;
   uint8_t is_excused = 0;     // in a debugger
   uint8_t is_collective = 0;  // waiting for other ranks
-  std::string library{};      // in which it waits: "torch.distributed (gloo)"; may be empty
-  std::string operation{};    // "all_reduce"
-  std::string function{};     // the user's function, or the library function that it has called
-  std::string line{};         // "train.py:88", the user's line; empty: without a Python stack
-  std::string state{};        // of the kernel: "sleeping in futex_wait (python3 train.py)"
-  uint64_t frames = 0;        // a digest of its stack, or of `state`
-  std::string no_stack{};     // why its Python stack could not be read, as a sentence
+  std::string library{};    // library in which the rank waits: "torch.distributed (gloo)"; or empty
+  std::string operation{};  // "all_reduce"
+  std::string function{};   // the user's function, or the library function that it has called
+  std::string line{};       // "train.py:88", the user's line; empty: without a Python stack
+  std::string state{};      // state in the kernel: "sleeping in futex_wait (python3 train.py)"
+  uint64_t frames = 0;      // a digest of the rank's stack, or of `state`
+  std::string no_stack{};   // why the rank's Python stack could not be read, as a sentence
 };
 inline constexpr size_t kMostPlaceText = 400;
 
@@ -149,8 +149,8 @@ struct StepSample {
 
 // The last training steps of a rank.
 struct RankSteps {
-  int32_t rank = 0;        // number of its process in the plan
-  int32_t world_size = 0;  // of the ranks that communicate
+  int32_t rank = 0;        // number of the rank's process in the plan
+  int32_t world_size = 0;  // number of the ranks that communicate
   uint64_t ended = 0;      // steps, with equal numbers on each rank
   std::vector<StepSample> last{};
   // Microseconds: the sums over all steps.
@@ -166,8 +166,8 @@ RankSteps steps_of(const RankCounters& counters);
 
 // The number of operations that a rank has announced, as in Announcements.
 struct RankAnnounced {
-  int32_t rank = 0;        // number of its process in the plan
-  int32_t world_size = 0;  // of the ranks that communicate
+  int32_t rank = 0;        // number of the rank's process in the plan
+  int32_t world_size = 0;  // number of the ranks that communicate
   uint64_t operations = 0;
   uint64_t joins = 0;
 };
@@ -182,7 +182,7 @@ struct HostSample {
 // Returns false if an agent reports impossible values, for example a text above its limit.
 bool is_possible(const HostSample& sample);
 
-// An agent's reply: text for Inspect, else a sample. Empty if the agent did not reply.
+// An agent's reply: text for Inspect, else a sample. Without content if the agent did not reply.
 struct HostAnswer {
   std::string text{};
   HostSample sample{};

@@ -1,4 +1,4 @@
-// A table of the legal state transitions of an object. The object checks each transition against it.
+// A table of the legal state transitions of an object. The object checks each transition against the table.
 #pragma once
 
 #include <algorithm>

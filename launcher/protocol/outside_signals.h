@@ -30,7 +30,7 @@ class OutsideSignals {
   void add(int number, Target target, Clock::time_point now);
   // Returns each signal once: when watchdog and agent have both reported it, or when its waiting time is over.
   std::vector<OutsideSignal> take(Clock::time_point now);
-  // The next time at which to call take().
+  // Returns the next time at which to call take().
   Deadline deadline() const;
 
  private:

@@ -31,9 +31,9 @@ inline constexpr uint64_t kMostEnvironmentBytes = uint64_t{1} << 40;
 // Refuses a path outside the package, and file sizes whose sum is above `most`.
 Result<std::vector<PackageFile>> parse_package_list(std::string_view text,
                                                     uint64_t most = kMostPackageBytes);
-// The first 32 hexadecimal digits of the hash of the list.
+// Returns the first 32 hexadecimal digits of the hash of the list.
 std::string package_name(std::string_view list);
-// The sum of all file sizes.
+// Returns the sum of all file sizes.
 uint64_t size_of_package(const std::vector<PackageFile>& files);
 
 }  // namespace hvd::launcher

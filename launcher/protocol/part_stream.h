@@ -1,8 +1,8 @@
 // Sends an environment's files from one host's agent to another's, over a separate connection: the
 // server's challenge, the client's request, and then the server's records, each with a StagePart.
-// Both ends have a key of the job, which the launcher sent over their links. The request proves the
-// key before the server acts on it; each record has a tag (HMAC-SHA256) that covers its sequence
-// number, and is sent unencrypted. Both ends' nonces make each connection's key unique. Pure.
+// Client and server have a key of the job, which the launcher sent over its links. The request proves the client's
+// knowledge of the key before the server acts on the request. Each record is sent unencrypted, with a tag (HMAC-SHA256)
+// that covers its sequence number. The nonces of client and server make each connection's key unique. Pure.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ struct PartNonces {
   Nonce of_server{}, of_client{};
 };
 Bytes make_part_request(const Digest& key, const PartNonces& nonces);
-// Returns the client's nonce; empty if the request has a wrong size or proof.
+// Returns the client's nonce; nullopt if the request has a wrong size or proof.
 std::optional<Nonce> check_part_request(const Digest& key, const Nonce& of_server,
                                         ByteView request);
 
-// The key for the records of one connection.
+// Returns the key for the records of one connection.
 HmacKey part_key(const Digest& key, const PartNonces& nonces);
 
 class PartSealer {

@@ -38,7 +38,7 @@ struct AgentHello {
   std::string build;    // the agent's file name, which contains its content hash
   uint32_t pid = 0;
   std::string hostname;
-  std::string machine;  // host_identity() of the agent; equal ones mean one machine
+  std::string machine;  // host_identity() of the agent; equal values mean the same machine
   uint32_t uid = 0;
   uint32_t cpus = 0;  // number of CPUs that the agent may use
 };
@@ -53,7 +53,7 @@ struct StagePart {
   std::string path;   // within the copy
   std::string bytes;  // contents of the file, target of the link, or digest of all parts
 };
-// The digest of a part and all previous parts.
+// Returns the digest of a part and all previous parts.
 Digest next_digest(const Digest& before, const StagePart& part);
 // From the launcher, like all messages down to Suspend: prepares the host for its ranks. Answered by Prepared.
 struct Prepare {
@@ -137,8 +137,8 @@ struct TakeSample {
   uint32_t number = 0;  // identifies the request in the answer
   SampleGroups groups;
 };
-// Asks where a late rank is while others wait for it. Answered by Sampled, without a place
-// if the agent cannot read one in time.
+// Requests the place in the code of a rank for which other ranks wait. Answered by Sampled, without a
+// place if the agent cannot read the place in time.
 struct InspectLate {
   static constexpr MessageType kType{70, "a question where a late rank is", Sender::kLauncher};
   uint32_t number = 0;  // identifies the request in the answer
@@ -154,7 +154,7 @@ struct LongestWait {
 struct StackToolOffer {
   static constexpr MessageType kType{61, "an offer of py-spy", Sender::kLauncher};
   PackageOffer
-      offer;  // of a package with only the file kPySpy; without a name: the launcher has none
+      offer;  // package with only the file kPySpy; without a name: the launcher has no py-spy
   std::string path;  // on the launcher's machine
 };
 inline constexpr const char* kPySpy = "py-spy";
@@ -184,7 +184,7 @@ struct Ping {
   static constexpr MessageType kType{10, "a ping", Sender::kLauncher};
   uint64_t number = 0;
   uint8_t continues_ranks =
-      0;  // the host still counts: the agent continues ranks that it has stopped
+      0;  // the launcher still uses the host: the agent continues the stopped ranks
 };
 // Pauses the heartbeat timeout until the next Ping. Answered by Suspended.
 struct Suspend {
@@ -215,7 +215,8 @@ struct EnvironmentWanted {
   static constexpr MessageType kType{42, "a request for an environment", Sender::kAgent};
   std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
 };
-// Answered by EnvironmentSource. Sent once more if the host of that answer stops sending: StageParts then answer it.
+// Answered by EnvironmentSource. Sent once more if the host of that answer stops sending:
+// StageParts then answer the request.
 struct EnvironmentFilesWanted {
   static constexpr MessageType kType{44, "a request for the files of an environment",
                                      Sender::kAgent};
@@ -232,7 +233,7 @@ struct Started {
   static constexpr MessageType kType{5, "an answer about starting", Sender::kAgent};
   Status status;
 };
-// A rank has ended. Its earlier output may still follow.
+// A rank has ended. Output that the rank wrote before may still follow.
 struct Exited {
   static constexpr MessageType kType{6, "a rank's end", Sender::kAgent};
   RankExit exit;
@@ -254,8 +255,8 @@ struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   // A sentence about processes that could not be ended and files that went with a staged copy; or empty.
   std::string left_behind;
-  // Whether nothing shows that ranks know of each other. 0: something does, or may. 1: a Python program whose sources
-  // have no word about ranks. From 2: a program that has loaded the library of kParallelLibraries with this number.
+  // Tells whether the ranks seem to work independently of each other. 0: no, or unknown. 1: yes, the Python program's
+  // sources contain no word about ranks. From 2: yes, although the program has loaded this kParallelLibraries entry.
   uint8_t is_independent = 0;
 };
 // Number of input bytes that a rank has consumed.
@@ -367,7 +368,7 @@ using SessionId = Digest;
 struct OpenSession {
   static constexpr MessageType kType{34, "a session", Sender::kOpening};
   SessionKey key{};
-  // After its connection has ended, the agent waits this long for a new agent process that passes it another
+  // After the connection has ended, the agent waits this long for a new agent process that passes it another
   // connection; 0: no wait. An agent that dials the launcher does not wait, but dials again.
   double wait_seconds = 0;
 };
@@ -408,7 +409,7 @@ using AgentReport = std::variant<Exited, Joined, Inspected, Sampled, InputTaken,
                                  ExecResult, PmixReport, Signalled, Leaving, Ending, Finished>;
 
 Bytes encode(const Message& message);
-// For an AgentHello of another release, decodes only its version.
+// Decodes a message; of an AgentHello of another release, decodes only the version.
 Result<Message> decode(ByteView bytes);
 // Returns an error if the agent's version is that of another release.
 Status check_agent_version(std::string_view version);

@@ -32,13 +32,13 @@ class ResumableStream {
   static constexpr size_t kMostInRecord = 64 << 10;
   static constexpr size_t kRecordHeader = 12;
 
-  // Both ends must have the same key.
+  // `key` must be the same at both ends of the stream.
   explicit ResumableStream(const SessionKey& key);
 
   // Returns the identity of the session, which does not reveal the key.
   const SessionId& id() const { return id_; }
 
-  // The number of bytes that put() accepts now.
+  // Returns the number of bytes that put() accepts now.
   size_t room() const { return kMostKept - kept().size(); }
   void put(ByteView bytes);
   // Declares that no further bytes follow, on this connection or on another one.
@@ -60,9 +60,9 @@ class ResumableStream {
   // launcher answers. Nonces are random; the launcher's comes first. An error refuses the
   // connection and changes nothing.
   Resume offer(const Nonce& of_launcher, const Nonce& of_agent) const;
-  // Called by the launcher.
+  // Checks the agent's offer, and continues on the new connection. The launcher calls this function.
   Result<Resumed> answer(const Resume& offer, const Nonce& of_launcher);
-  // Called by the agent, with the answer to its offer.
+  // Checks the answer to `offer`, and continues on the new connection. The agent calls this function.
   Status confirm(const Resume& offer, const Nonce& of_launcher, const Resumed& answer);
 
  private:

@@ -42,7 +42,7 @@ class StagedParts {
   // `entries` must outlive this object. `option`: the flag that named the files, for errors. `first`: the first entry.
   StagedParts(const std::vector<StagedEntry>& entries, std::string option, size_t first = 0)
       : entries_(entries), option_(std::move(option)), index_(first) {}
-  // Returns nullopt after the last part, and once it has read `until` bytes in all.
+  // Returns the next part; nullopt after the last part, and once next() has read `until` bytes in all.
   Result<std::optional<StagePart>> next(uint64_t until = std::numeric_limits<uint64_t>::max());
   bool has_ended() const { return index_ >= entries_.size(); }
 

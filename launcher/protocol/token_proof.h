@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// The shared key for TLS between them.
+// Returns the key for TLS between launcher and agent.
 Digest join_key(const Secret& token);
 // Replaces the token in the proofs on a link without TLS, so that an attacker cannot reuse them on
 // a link with TLS.
@@ -19,13 +19,13 @@ Secret plaintext_token(const Secret& token);
 using Proof = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
-// The two sides' proofs differ, so that neither can be reflected to its sender. `name` is the
+// Return the proofs of agent and launcher, which differ, so that no proof can be reflected to its sender. `name` is the
 // agent's own name, which the proof covers.
 Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agent,
                   std::string_view name);
 Proof prove_launcher(ByteView token, const Nonce& of_launcher, const Nonce& of_agent);
 
-// The duration does not depend on the position of the first difference, so it reveals nothing to an attacker.
+// Compares two proofs in a time that does not depend on the position of the first difference, and thus reveals nothing.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace hvd::launcher

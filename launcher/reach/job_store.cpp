@@ -67,7 +67,7 @@ void JobStore::serve_parent(const Secret& secret, const Secret& results,
   server_->adopt(std::move(socket));
 }
 
-// The scopes in which original Horovod's workers meet, with their sizes; nothing without --insecure-compat.
+// Returns the scopes of the original Horovod's rendezvous, with their sizes; nothing without --insecure-compat.
 std::optional<rendezvous::ScopeSizes> JobStore::original_scopes() const {
   if (!settings_.launchers.insecure_compat) return {};
   rendezvous::ScopeSizes sizes = {{"global", hosts_.size()}};

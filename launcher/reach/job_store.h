@@ -1,6 +1,7 @@
-// The job's store: a rendezvous server in this process, to which the agents carry the requests of their ranks. The Python
-// program that started this launcher (--store-fd) shares the store: it gets the secrets over its socket, which the server
-// then serves by rendezvous/PROTOCOL.md. Owns the server and the socket. JobLaunch owns it. Lives on the launch's loop.
+// The job's store: a rendezvous server in this process, to which the agents carry the requests of their ranks. If a
+// Python program started this launcher (--store-fd), it receives the secrets over its socket, and then uses the store
+// over this socket (rendezvous/PROTOCOL.md). Owns the server and the socket. JobLaunch owns this object. Lives on the
+// launch's loop.
 #pragma once
 
 #include <functional>
@@ -34,8 +35,8 @@ class JobStore {
   bool is_open() const { return server_ != nullptr; }
   rendezvous::Server& server() { return *server_; }
 
-  // The rank that, according to this rank, has caused its failure, with the sentence about the cause, which may be
-  // empty. Nothing if this rank has reported none.
+  // Returns the peer that caused the failure of `rank`, as `rank` has reported, and a sentence about the cause, or an
+  // empty text. Returns nullopt without such a report.
   std::optional<std::pair<int, std::string>> left_by(int rank) const;
 
  private:

@@ -182,7 +182,7 @@ net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) 
 
 net::Task<Result<AgentLink::NextPart>> PackageArchive::parts(
     std::shared_ptr<const OwnPackage> package) {
-  // Independent of the first host that needs the package, because that host may be abandoned meanwhile.
+  // Start the packing as a separate task, because the first host that needs the package may be abandoned meanwhile.
   if (!std::exchange(is_packing_, true)) {
     net::asio::co_spawn(executor_, pack(package), net::asio::detached);
   }

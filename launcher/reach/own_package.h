@@ -33,7 +33,7 @@ Result<std::shared_ptr<const OwnPackage>> read_program_package(const std::string
                                                                const std::string& name);
 
 // The package in the form for hosts: packed by gzip when a host first needs it, and kept for other hosts. HostStartup
-// owns it. Lives on the launch's loop, and never blocks the loop.
+// owns this object. Lives on the launch's loop, and never blocks the loop.
 class PackageArchive {
  public:
   explicit PackageArchive(const net::asio::any_io_executor& executor)

@@ -122,7 +122,7 @@ struct Preflight::Attempt {
   const HostStart start;
   const double timeout_seconds;
   std::string try_command;
-  std::shared_ptr<AgentLink> link;  // moved to the host when it is held
+  std::shared_ptr<AgentLink> link;  // moved to the host by HostRun::hold()
   net::asio::cancellation_signal cancel;
   bool is_over = false;  // the attempt has ended or was abandoned
   bool is_getting_environment = false;

@@ -1,4 +1,4 @@
-// Starts the agents of hosts, and waits until the hosts are held. Each agent checks its host's part of the job. Starts
+// Starts the agents of hosts. Each agent checks its host, and then waits for the order to start ranks. Starts
 // no rank. HostStartup owns this object. Lives on the launch's loop. The object and the hosts must outlive the loop's
 // run.
 #pragma once
@@ -59,7 +59,7 @@ class Preflight {
   std::vector<std::shared_ptr<Attempts>> running_;
 };
 
-// The progress of each host, for the progress line on a terminal.
+// Returns the progress of each host, for the progress line on a terminal.
 std::vector<HostProgress> progress_of(const HostTable& hosts);
 
 }  // namespace hvd::launcher

@@ -16,7 +16,7 @@ namespace hvd::launcher {
 class StackTool {
  public:
   explicit StackTool(const net::asio::any_io_executor& executor) : archive_(executor) {}
-  // `host`: its number in the plan.
+  // Offers py-spy to a host. `host`: the host's number in the plan.
   void offer_to(int host, AgentLink& link);
 
  private:

@@ -196,7 +196,7 @@ Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted
     job_.oldest_host = job_.first_host;
   }
   is_resolving_ = ++asked_ >= expected_;
-  // Independent of this host, which may be abandoned meanwhile.
+  // Resolve in a separate task, because this host may be abandoned meanwhile.
   if (is_resolving_) net::asio::co_spawn(executor_, resolve(), net::asio::detached);
   return {};
 }

@@ -34,8 +34,8 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
                                                        std::string directory,
                                                        std::function<void(SpawnStage)> on_stage);
 
-// Returns the remote command, a /bin/sh script that any login shell can start. Its lines for the
-// launcher begin with `mark`. `refused` lists directories to skip, separated by colons: ":/a:/b:".
+// Returns the remote command, a /bin/sh script that any login shell can start. The script begins its lines for the
+// launcher with `mark`. `refused` lists directories to skip, separated by colons: ":/a:/b:".
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark);
 

@@ -28,7 +28,7 @@ struct ChildCommand {
   std::vector<std::pair<std::string, std::string>> environment;  // added to the inherited one
   bool inherits_environment = true;  // false: `environment` is the whole environment
   bool joins_errors = false;         // its standard error is part of the stream
-  LastWords::Filter filter;          // for the lines of its standard error; may be empty
+  LastWords::Filter filter;          // filters the lines of the child's standard error; or empty
   ChildEnd end = ChildEnd::kLeave;
 };
 
@@ -46,7 +46,7 @@ class ChildProcess : public Duplex {
 
   int pid() const;
   bool has_ended() const;
-  std::optional<int> exit_code() const;  // empty while the program runs, and if a signal ended it
+  std::optional<int> exit_code() const;  // unset while the program runs, and if a signal ended it
 
  private:
   struct State;

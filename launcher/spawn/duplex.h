@@ -27,7 +27,7 @@ class Duplex {
   // stream. `silence_seconds`: the caller gives up after this time without a reply; 0: never.
   virtual void survive(double /*seconds*/, double /*silence_seconds*/) {}
   // Informs the stream that the peer has not replied for this time; called repeatedly. The stream may open
-  // another connection early enough, and uses the present connection until then.
+  // another connection early enough, and uses the current connection until then.
   virtual void on_silence(double /*seconds*/) {}
   // Ends the stream at once, and wakes the reader and the writer. The peer detects the end.
   virtual void close() = 0;

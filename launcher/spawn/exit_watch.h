@@ -1,6 +1,6 @@
 // Waits for the end of a process on a loop, without reaping it. Without pidfds (Linux before 5.3,
-// and seccomp filters of that time), each SIGCHLD makes it check whether that process has ended, if
-// it is a child. ChildProcess, ScriptRun and ScriptWatch own one. Lives on the launcher's loop.
+// and seccomp filters of that time), the ExitWatch of a child process checks at each SIGCHLD whether
+// the child has ended. ChildProcess, ScriptRun and ScriptWatch each own one ExitWatch. Lives on the launcher's loop.
 #pragma once
 
 #include <sys/types.h>

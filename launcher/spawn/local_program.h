@@ -22,7 +22,7 @@ Status become_program(const std::vector<std::string>& command,
                       const VariablesOfProgram& environment);
 
 // Runs the program and forwards this process's signals to it. Returns its exit code, or 128 plus
-// its signal's number.
+// the number of the signal that killed the program.
 Result<int> run_program(const std::vector<std::string>& command,
                         const VariablesOfProgram& environment);
 

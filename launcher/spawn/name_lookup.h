@@ -1,6 +1,6 @@
 // Resolves names with the system's resolver, and connects to the first address that answers, without blocking the
 // loop. Each lookup has its own thread: a silent name server delays only its own lookup, and neither a cancellation
-// nor the end of the program waits for it. SshConnection and Preflight call it on the launch's loop.
+// nor the end of the program waits for it. SshConnection and Preflight call these functions on the launch's loop.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // One run of a shell command that prints an answer, in its own session and process group, without standard input. The
 // group gets SIGKILL when the shell ends, at the time limit or in kill(): only processes that called setsid()
-// survive. Lives on one loop. The caller of start() owns it.
+// survive. Lives on one loop. The caller of start() owns this object.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on. Preflight calls
-// this code. Lives on the launcher's loop; many spawns run at once.
+// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on. Class Preflight
+// calls spawn(). Lives on the launcher's loop; many spawns run at once.
 #pragma once
 
 #include <functional>

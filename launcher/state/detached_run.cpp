@@ -90,7 +90,7 @@ void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   }
 }
 
-// Returns whether the process has ended. It stays a zombie.
+// Returns whether the child process has ended. Does not reap the process.
 bool has_ended(pid_t process) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&

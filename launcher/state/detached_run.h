@@ -13,7 +13,7 @@ namespace hvd::launcher {
 using Launch = std::function<int(const DetachedEvents& events)>;
 
 // Forks. The process in the terminal shows the output and forwards signals until all ranks run. Returns the exit code
-// of either process. `script`: the script at whose end the job ends. Call before any thread starts.
+// of either process. `script`: the script whose end ends the job. Call before any thread starts.
 int run_detached(const LaunchSettings& settings, const std::optional<EndingScript>& script,
                  const Launch& launch);
 

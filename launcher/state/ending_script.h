@@ -1,5 +1,5 @@
-// Finds the script whose end makes a scheduler or a container end this process. main finds it before the launcher leaves
-// the script's session.
+// Finds the script whose end makes a scheduler or a container end this process. main() calls this before the launcher
+// leaves the script's session.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// Empty if no ancestor of this process is such a script.
+// Returns nullopt if no ancestor of this process is such a script.
 std::optional<EndingScript> find_ending_script();
 bool has_ended(const EndingScript& script);
 

@@ -51,8 +51,8 @@ inline bool may_be_job(const std::string& word) { return !word.empty() && word[0
 // a record, else the launcher of choose_job(). Returns an error if the job has ended. If the job runs on another
 // machine, the command `arguments` on that machine replaces this process (run_there).
 Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments);
-// For a command without a word, if no launcher runs on this machine: the command on the machine of the only running job
-// replaces this process. OK: no job runs.
+// Replaces this process by the command on the machine of the only running job, for a command without a word if no
+// launcher runs on this machine. Returns OK if no job runs.
 Status go_to_running_job(std::span<const std::string> arguments);
 // Notifies the user, before a wait for output or the end of the job, that the launcher on this machine is stopped.
 void notify_if_stopped(const std::string& pid);

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostName = 64;
-// A launcher reports once a minute. After the time of three reports, it counts as ended.
+// A launcher writes its record once a minute. Readers consider a launcher ended after three minutes without a record.
 constexpr int64_t kSignSeconds = 180;
 
 std::string text_of(const Json& object, const char* key) {

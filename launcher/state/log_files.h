@@ -40,7 +40,7 @@ class LogFiles {
 
   const UniqueFd& folder_;
   const LogLimits limits_;
-  UniqueFd file_;               // newest file; empty after a failed write to it
+  UniqueFd file_;               // newest file; closed after a failed write to it
   size_t size_ = 0;             // bytes in file_
   std::deque<uint64_t> files_;  // numbers of the files on disk, ascending
   uint64_t next_ = 0;           // number of the next file

@@ -42,7 +42,7 @@ class LogReader {
   bool begins_late_ = false;
 };
 
-// Keeps the last lines of an output. Attach owns it. Pure.
+// Keeps the last lines of an output. Attach owns this object. Pure.
 class TailLines {
  public:
   explicit TailLines(size_t most) : most_(most) {}

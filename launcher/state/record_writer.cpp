@@ -44,7 +44,7 @@ int64_t now() { return std::time(nullptr); }
 // Runs in the child process. Only this process touches the file system.
 class RecordProcess {
  public:
-  // `streams`: the read end of the launcher's standard streams, or empty.
+  // `streams`: the read end of the launcher's standard streams, or a closed descriptor.
   RecordProcess(std::string path, JobRecord record, UniqueFd socket, UniqueFd output,
                 UniqueFd streams)
       : path_(std::move(path)),

@@ -1,6 +1,6 @@
 // Keeps the record of a running job (job_record.h) up to date, from before its first launch to its end. A child process
 // writes the files, so that an unresponsive file system blocks only that process, which may then outlive the launcher.
-// The child also records the end of a killed launcher. In an idle job, it wakes once a minute.
+// The child also records the end of a killed launcher. In an idle job, the child wakes once a minute.
 #pragma once
 
 #include <sys/types.h>
@@ -62,12 +62,12 @@ class RecordWriter {
   // Returns whether all output was sent.
   bool send_output_until(Deadline deadline);
   std::string cause_before_launches(int exit_code) const;
-  // Prints the messages of the child process. Returns false if it has ended.
+  // Prints the messages of the child process. Returns false if the child has ended.
   bool receive(int flags);
 
   const std::string path_;
   JobRecord record_;
-  // Receives sentences for the user from the child process, and sends it records as JSON.
+  // Receives sentences for the user from the child process, and sends records as JSON to the child.
   UniqueFd socket_;
   std::unique_ptr<LogQueue> output_;
   const Kept kept_;

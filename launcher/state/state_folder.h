@@ -42,9 +42,9 @@ Status write_record(const UniqueFd& folder, const JobRecord& record, bool* is_fu
 Status write_over(const UniqueFd& folder, const JobRecord& record);
 Result<JobRecord> read_record(const UniqueFd& folder);
 
-// Writes a file beside the job's folder by which Prometheus finds the job's metrics (file_sd). Its name is the folder's
-// name with ".json". The file is outside of the folder because file_sd accepts patterns only in file names. Other users
-// may read the file.
+// Writes the file FOLDER.json beside the job's folder FOLDER, by which Prometheus finds the job's metrics (file_sd).
+// The file is outside of the folder because file_sd accepts patterns only in file names. Other users may read the
+// file.
 Status write_target(const std::string& path, const JobRecord& record);
 void remove_target(const std::string& path, const ProcessIdentity& launcher);
 

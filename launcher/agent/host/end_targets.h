@@ -12,8 +12,8 @@ namespace hvd::launcher {
 struct EndCandidate {
   pid_t pid = 0;
   pid_t parent = 0;
-  std::string command{};         // its arguments, each ended by a zero byte
-  std::string program{};         // path of its executable file; may be empty
+  std::string command{};         // the process's arguments, each ended by a zero byte
+  std::string program{};         // path of the executable file; may be empty
   bool handles_sigterm = false;  // the process has a SIGTERM handler
   bool has_joined = false;       // the process has called hvd.init()
 };

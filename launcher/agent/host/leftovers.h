@@ -11,8 +11,9 @@
 
 namespace hvd::launcher {
 
-// Holds a shared lock on the folder until the descriptor and all its copies in other processes are closed. Empty on
-// failure. The name cannot use a process id instead: containers that share /dev/shm number their processes separately.
+// Holds a shared lock on the folder until the descriptor and all its copies in other processes are closed. Returns a
+// closed descriptor on failure. A process id in the folder's name would not suffice: containers that share /dev/shm
+// number their processes separately.
 UniqueFd lock_folder(const std::string& path);
 // Takes an exclusive lock on the folder until the descriptor is closed, if the file system has locks and the folder
 // exists. Returns an error if a process holds a lock.

@@ -93,7 +93,7 @@ LibraryUsers::Look LibraryUsers::look() {
     ends[process.pid] = connections.of(process.pid);
     all.insert(ends[process.pid].begin(), ends[process.pid].end());
   }
-  // A connection inside a process does not count; for MPI, neither does a connection to the server that MPI started.
+  // Ignore a connection inside one process and, for MPI, a connection to the server that MPI started.
   look.is_connected = std::ranges::any_of(users_, [&](const auto& each) {
     const pid_t pid = each.first.first;
     if (each.second.library != kMpi)

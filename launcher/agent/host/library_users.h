@@ -1,6 +1,6 @@
 // Finds the processes below this process that have loaded PyTorch, JAX or an MPI, and whether one of them is connected
-// to another process. A scan reads /proc, and may block while a process changes its memory map. Independence owns this
-// object. Any thread, one at a time.
+// to another process. A scan reads /proc, and may block while a process changes its memory map. Class Independence owns
+// this object. Any thread, one at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -19,9 +19,10 @@ class LibraryUsers {
  public:
   static constexpr size_t kLibraries = 3;
   struct Look {
-    uint8_t library = 0;  // a process has loaded it: 2 PyTorch, 3 JAX, 4 an MPI; 0: none of them
+    uint8_t library =
+        0;  // library that a process has loaded: 2 PyTorch, 3 JAX, 4 an MPI; 0: none of these
     bool is_connected = false;
-    // A program has loaded a library since the last scan. Forks of a known user do not count.
+    // A program has loaded a library since the last scan; false for a fork of a program that had loaded one before.
     bool is_new = false;
   };
   Look look();

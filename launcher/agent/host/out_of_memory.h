@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// Returns the number of kills, or nothing if the kernel has no such counter. Any thread.
+// Returns the number of kills; nullopt if the kernel has no such counter. Any thread.
 std::optional<uint64_t> out_of_memory_kills();
 
 // Returns the number after "oom_kill" in memory.events or memory.oom_control.

@@ -9,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// Returns the user of a process that listens on this port; nothing if that is this process's user, or none listens.
+// Returns the other user whose process listens on this port; nullopt if no process listens, or a process of this user.
 std::optional<uid_t> other_user_at(uint16_t port);
 
 }  // namespace hvd::launcher

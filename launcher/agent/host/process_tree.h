@@ -39,7 +39,7 @@ std::vector<pid_t> descendants();
 std::vector<pid_t> descendants_of(pid_t pid);
 // Returns the parent's pid, or 0 if it is unknown.
 pid_t parent_of(pid_t pid);
-// Returns the start of a process in ticks since boot, or nothing if it is unknown.
+// Returns the start of a process in ticks since boot; nullopt if the start is unknown.
 std::optional<int64_t> start_of(pid_t pid);
 // Returns whether the text of /proc/PID/status lists a handler for the signal.
 bool handles_signal(std::string_view status, int number);

@@ -21,7 +21,7 @@ struct PythonSite {
 };
 
 // Returns the folders of PYTHONPATH, of a virtual environment, of the user and of the interpreter, and the folders that
-// their .pth files add. `interpreter` is an absolute path. Entries of PYTHONPATH may be relative to
+// .pth files in these folders add. `interpreter` is an absolute path. Entries of PYTHONPATH may be relative to
 // `working_directory`. Ignores options of the interpreter (-I, -s, ...).
 PythonSite python_site(const std::filesystem::path& interpreter,
                        const std::string& working_directory, const Environment& environment);

@@ -13,8 +13,8 @@
 
 namespace hvd::launcher {
 
-// Whether the sources of a program contain a word. kUnknown: no source contains the word, but a source is missing, is
-// not text, or is a compiled module, or the limit of 200 files or 4 MiB was reached.
+// The result of a search for a word in a program's sources. kUnknown: no source contains the word, but a source is
+// missing, is not text, or is a compiled module, or the limit of 200 files or 4 MiB was reached.
 enum class Mention { kNone, kSome, kUnknown };
 
 // Returns whether `has_word` returns true for one of the sources. A script is relative to `folder`. Modules are

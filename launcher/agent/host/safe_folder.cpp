@@ -21,7 +21,8 @@ bool is_sticky(const std::string& path) {
   return ::stat(path.c_str(), &about) == 0 && (about.st_mode & S_ISVTX) != 0;
 }
 
-// Returns whether only root owns it. In a user namespace without root, the owner of / is as trustworthy as root.
+// Returns whether `owner` is root or this user. In a user namespace without root, the owner of / is
+// as trustworthy as root.
 bool is_trusted(uid_t owner) {
   struct stat root {};
   return owner == 0 || owner == ::geteuid() || (::stat("/", &root) == 0 && owner == root.st_uid);

@@ -8,7 +8,8 @@
 
 namespace hvd::launcher {
 
-// Returns received plus acknowledged bytes, by the inode of the socket; nothing if the kernel does not report them.
+// Returns received plus acknowledged bytes, by the inode of the socket; nullopt if the kernel does not report the
+// bytes.
 std::optional<std::map<uint64_t, uint64_t>> tcp_bytes();
 
 }  // namespace hvd::launcher

@@ -26,7 +26,7 @@ namespace {
 constexpr double kTrySeconds = 10;
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 2;
-// The time to reconnect to a launcher that has admitted this host, after which the launcher counts as ended.
+// The time for attempts to reconnect to a launcher that has admitted this host; then the launcher is considered ended.
 constexpr double kReturnSeconds = 30;
 
 // Resolves names by a program, because this executable is static and the system's resolver needs

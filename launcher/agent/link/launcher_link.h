@@ -1,7 +1,7 @@
-// The agent's end of the link to its launcher: a stream of bytes over one connection after another. If the
+// The agent's end of the link to its launcher: a stream of bytes that survives the loss of a connection. If the
 // connection breaks while ranks run, this end connects to the launcher again, or waits for a new agent process that
-// passes it a connection. Owns the connections. Does not parse the bytes. The agent owns this object. Lives on the
-// agent's loop.
+// passes a new connection to this process. Owns the connections. Does not parse the bytes. The agent owns this object.
+// Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 class LauncherLink {
  public:
-  // `on_bytes` gets the bytes from the launcher. It may call any function of this object.
+  // `on_bytes` gets the bytes from the launcher; the callback may call any function of this object.
   LauncherLink(net::EventLoop& loop, OpenedLink opened, std::function<void(ByteView)> on_bytes);
   ~LauncherLink();
 
@@ -27,8 +27,8 @@ class LauncherLink {
   Status open();
   // Call when the ranks run: after the call, the link survives the loss of its connection. An agent that connects by
   // itself retries for the lease time; another agent waits as long as the launcher has set. `lease_seconds` 0: no
-  // lease. With a lease, the launcher sends pings. The launcher abandons the host after `silence_seconds`: if it is
-  // silent for a part of that time, an agent that connects by itself opens another connection in parallel.
+  // lease. With a lease, the launcher sends pings. The launcher abandons the host after `silence_seconds`: if the
+  // launcher is silent for a part of that time, an agent that connects by itself opens another connection in parallel.
   void survive(double lease_seconds, double silence_seconds);
   // Call when the launcher is about to stop: its silence is then ignored until it sends bytes again.
   void expect_silence();
@@ -61,7 +61,7 @@ class LauncherLink {
   void close();
   bool is_closed() const { return is_closed_; }
 
-  // The descriptor from which the launcher's bytes come, or -1.
+  // Returns the descriptor from which the launcher's bytes come, or -1.
   int input() const { return connection_.input.get(); }
 
  private:
@@ -70,7 +70,7 @@ class LauncherLink {
     Link connection;
     Nonce challenge{};
     Resume offer;
-    UniqueFd lifetime_fd;  // closing it ends the process that passed the connection
+    UniqueFd lifetime_fd;  // closing this descriptor ends the process that passed the connection
     net::FrameParser parser{4096};
   };
 
@@ -108,11 +108,11 @@ class LauncherLink {
 
   Bytes unwritten_;  // an encrypted record, of which written_ bytes were written
   size_t written_ = 0;
-  bool is_waiting_ = false;  // waiting until the connection accepts more bytes
+  bool is_waiting_ = false;  // until the connection accepts more bytes
   double survive_seconds_ = 0;
   double lease_seconds_ = 0;
   double replace_seconds_ = 0;
-  // When the launcher's last bytes arrived. The maximum means that its silence is ignored.
+  // Arrival time of the launcher's last bytes. The maximum value: the launcher's silence is ignored.
   Clock::time_point received_at_ = Clock::time_point::max();
   Deadline replace_at_ = Deadline::never();
   Status why_;  // why the last connection was lost

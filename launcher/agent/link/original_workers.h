@@ -1,5 +1,5 @@
 // Computes the variables by which workers of the original Horovod find their job (--insecure-compat): address of the
-// rendezvous server, the controller, and the network interface. Agent calls it once per rank. Pure.
+// rendezvous server, the controller, and the network interface. Class Agent calls it once per rank. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace hvd::launcher {
 
-// `port`: the loopback port that accepts their requests. `link`: the agent's link, whose interface leads to the
-// launcher. `rank`: the environment of a rank without these variables. `own`: the environment of the agent. An
-// interface in `rank` is kept.
+// Returns the variables for one rank. `port`: the loopback port that accepts the requests of workers. `link`: the
+// agent's link, whose interface leads to the launcher. `rank`: the environment of a rank without these variables.
+// `own`: the environment of the agent. An interface in `rank` is kept.
 Environment original_worker_environment(uint16_t port, int link, const Environment& rank,
                                         const Environment& own);
 

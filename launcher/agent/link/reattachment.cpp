@@ -93,7 +93,7 @@ int hand_over(const Reattach& order) {
     (void)!::write(STDOUT_FILENO, frame.data(), frame.size());
   }
   if (!status.ok()) return 1;
-  // The agent sends nothing. It closes the socket when it has another connection, or when it ends.
+  // Wait until the agent closes the socket, when another connection has replaced this one or when the agent ends.
   pollfd end{.fd = agent->get(), .events = POLLIN, .revents = 0};
   while (::poll(&end, 1, -1) < 0 && errno == EINTR) {
   }

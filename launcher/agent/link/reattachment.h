@@ -1,6 +1,6 @@
 // Passes a connection from a new agent process to the running agent of the same session. When the launcher has repeated
 // the command that started the agent, the new process passes its standard input and output through an abstract Unix
-// socket whose name contains the session. A user who does not know the session cannot guess its name.
+// socket whose name contains the session. A user who does not know the session cannot guess the socket's name.
 #pragma once
 
 #include <functional>

@@ -33,7 +33,7 @@ class StoreTunnel {
   Status listen_on_loopback(const net::PortRange& ports);
   // Returns the loopback port, or 0 if the tunnel does not listen on a loopback port.
   uint16_t loopback_port() const { return loopback_port_; }
-  // The abstract name of the listening socket.
+  // Returns the abstract name of the listening socket.
   const std::string& name() const { return name_; }
   // Handles a frame of a stream from kFirstStoreStream on. An error means that the launcher violated
   // the protocol.

@@ -25,7 +25,7 @@ class EnvironmentCopy {
   Status expect(const EnvironmentOffer& offer, const std::vector<std::string>& folders);
   // Writes the next part of the files.
   Status write(const StagePart& part) { return folder_.write(part); }
-  // The folder to which write() writes.
+  // Returns the folder to which write() writes.
   const std::string& parts() const { return folder_.parts(); }
   // Call after the last part. Returns the command that installs the files. The command needs no network.
   RankCommand installation(const std::string& interpreter) const;

@@ -21,7 +21,7 @@ namespace hvd::launcher {
 class EnvironmentTransfer {
  public:
   struct Events {
-    std::function<void(const Message&)> send;  // to the launcher
+    std::function<void(const Message&)> send;  // sends a message to the launcher
     // Writes the next part of the files. The current file may begin again from its first part.
     std::function<Status(const StagePart&)> write;
     // Called once: with ok when all files have been written, else with the error. Errors of take() only go to its

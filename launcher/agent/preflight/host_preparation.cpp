@@ -36,8 +36,8 @@ constexpr const char* kInitScript = R"(
 exec cat /proc/self/environ /proc/self/limits /proc/self/status
 )";
 
-// The script does not import horovod, because the original package would import much more. With an argument, it also
-// prints the newest symbol version of libstdc++.
+// Prints the versions of Python, horovod, glibc and torch. Reads horovod's version from its files: importing the
+// original package takes long. With an argument, also prints the newest symbol version of libstdc++.
 constexpr const char* kVersionScript = R"py(
 import os, re, sys
 print("Python %d.%d.%d" % sys.version_info[:3])

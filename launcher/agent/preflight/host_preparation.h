@@ -62,7 +62,7 @@ class HostPreparation {
   }
 
  private:
-  // Whether the ranks need the launcher's package. kUnknown: some sources of the program could not be read.
+  // The ranks' need for the launcher's package. kUnknown: some sources of the program could not be read.
   enum class PackageNeed { kNone, kUnknown, kCertain };
   PackageNeed need_of_program() const;
   void run_init();
@@ -77,7 +77,7 @@ class HostPreparation {
   // Refuses a program that would import the original Horovod, unless the ranks may be its workers. Sets package_need_.
   Status find_package();
   void ask_versions(const std::string& interpreter);
-  // For a program that is not Python: queries a Python found by `path`, the ranks' PATH.
+  // Queries a Python found by `path`, the ranks' PATH, for a program that is not Python.
   void ask_some_python(std::string_view path);
   // Gives the ranks the launcher's package: from the same folder if this host has it, else as a copy.
   void provide_package();
@@ -105,7 +105,7 @@ class HostPreparation {
   net::EventLoop& loop_;
   const std::function<void(const Message&)> send_;
   HostJob job_;
-  Environment own_environment_;  // of the agent
+  Environment own_environment_;  // environment of the agent
   std::function<void(HostPreparationOutcome)> done_;
   std::unique_ptr<HelperCommand> helper_, finished_;
   HostPreparationOutcome outcome_;

@@ -1,7 +1,8 @@
-"""Makes an environment of the wheels, or of the archive, in the current folder. The argument FOLDER is its later path.
+"""Makes an environment of the wheels, or of the archive, in the current folder. The argument FOLDER is the
+environment's later path.
 
 Needs only Python, and no network. Makes the environment in "files". The agent has compared the files with
-their hashes, and removes the wheels, which other hosts may still get from it.
+their hashes, and removes the wheels, which other hosts may still get from the agent.
 """
 
 import configparser

@@ -36,9 +36,9 @@ class KeptFolder {
   uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
   // Returns whether a folder is expected whose last part has not arrived.
   bool is_incomplete() const { return parts_ && !parts_->is_whole(); }
-  // The folder to which the parts are written.
+  // Returns the folder to which the parts are written.
   const std::string& parts() const { return parts_->directory(); }
-  // The path that the folder has, or will have.
+  // Returns the path that the folder has, or will have.
   const std::string& path() const { return path_; }
   // Renames `files`, a folder among the parts, to path(), and locks it. If another agent has meanwhile created a
   // complete folder of that name, uses that folder. Replaces a damaged folder of that name, unless a job uses

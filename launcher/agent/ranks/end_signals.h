@@ -1,6 +1,6 @@
-// Signals the processes of ranks that must end: SIGTERM goes to the process that saves (end_targets.h). A skipped
-// process gets SIGTERM later, once none of its ancestors is a rank. Other signals, and SIGTERM if no process was
-// chosen, go to all processes. class Ranks owns this object. One thread.
+// Sends signals to the processes of ranks that must end. SIGTERM goes only to the processes that end_targets() selects,
+// and to another process when the rank that started it has ended. Other signals go to all processes, and so does
+// SIGTERM if end_targets() selects none. Class Ranks owns this object. One thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,7 +1,7 @@
-// Collects evidence that the ranks of this host know of each other. Without evidence, each rank of a Python program has
-// done the work of the whole job, which looks like success: the launcher warns about it at the end. Also checks, at
-// growing intervals, whether a process has loaded PyTorch, JAX or an MPI but is connected to no other process. These
-// checks run on a thread. The agent owns this object. Lives on the agent's loop.
+// Detects programs whose ranks work independently: each rank does the work of the whole job, which looks like success,
+// so the launcher prints a warning at the end. Looks for signs that ranks know of each other: calls of hvd.init(), the
+// program's sources, the master port, and, at growing intervals and on a thread, connections of processes that have
+// loaded PyTorch, JAX or an MPI. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ namespace hvd::launcher {
 class Independence {
  public:
   explicit Independence(net::EventLoop& loop) : call_(loop) {}
-  // The ranks run this command in this folder. `master_port`: the port on which rank 0 here may listen; 0: rank 0
-  // is on another host.
+  // Call when the ranks start, with their command and folder. `master_port`: the port on which rank 0 here may listen;
+  // 0: rank 0 is on another host.
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
   // Call when a rank has joined a world.
   void on_sign();
   // Checks whether a socket uses the master port, if the result could change the verdict. The agent calls this on pings
-  // and exits of ranks, when it runs anyway. The kernel usually lists a closed connection for another minute.
+  // and exits of ranks, when the agent runs anyway. The kernel usually lists a closed connection for another minute.
   void look_at_master_port();
   // Returns the value of Finished::is_independent.
   uint8_t verdict();
@@ -41,7 +41,7 @@ class Independence {
   std::vector<std::string> command_;
   std::string folder_;
   uint16_t master_port_ = 0;
-  // Whether the sources of the program have no word about ranks; nothing: not read yet.
+  // True if the sources of the program contain no word about ranks; unset: not read yet.
   std::optional<bool> has_no_word_;
   bool has_met_ = true;  // true before the ranks start
   uint8_t library_ = 0;  // Finished::is_independent for the library that a process has loaded

@@ -13,7 +13,7 @@ namespace hvd::launcher {
 // CPU times, in microseconds.
 struct CpuTimes {
   uint64_t own = 0;
-  uint64_t of_children = 0;  // of reaped child processes
+  uint64_t of_children = 0;  // CPU time of reaped child processes
 };
 // `folder`: "/proc/PID/" of a process, or "/proc/PID/task/TID/" of a thread.
 CpuTimes cpu_times(const std::string& folder);

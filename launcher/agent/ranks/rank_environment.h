@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 
 struct RankNetwork {
-  StartOrder order;          // from the launcher
+  StartOrder order;          // the launcher's order
   std::string store;         // address of the store
   uint16_t master_port = 0;  // rank 0's port, if rank 0 is on this host
   net::PortRange ports;

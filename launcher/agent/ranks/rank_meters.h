@@ -1,5 +1,5 @@
 // Reads the metrics of this host's ranks (HostSample): from the shared pages with the ranks' counters, and from /proc.
-// Reads only on request of the launcher, and sends nothing to ranks. Ranks owns this object.
+// Reads only on request of the launcher, and sends nothing to ranks. Class Ranks owns this object.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +27,8 @@ class RankMeters {
   void on_joined(int rank);
   // `pids`: the process of each rank, by index; -1 if the rank does not run.
   HostSample read(SampleGroups groups, const std::vector<pid_t>& pids, const GpuUse& gpus);
-  // Returns the next time at which other ranks wait for a rank that is late by `late` in each step, computed from the
-  // rank's last steps; nothing without steps.
+  // Predicts, from the rank's last steps, when other ranks wait for this rank next, if it is late by `late` in each
+  // step; nullopt without steps.
   std::optional<Clock::time_point> late_moment(size_t index, std::chrono::microseconds late) const;
   // Writes the longest wait of all ranks into each rank's page, for StepLog.
   void show_longest_wait(uint32_t microseconds) const;
@@ -37,7 +37,7 @@ class RankMeters {
   HostMetrics read_metrics(SampleGroups groups, const std::vector<pid_t>& pids, const GpuUse& gpus);
 
   std::optional<MetricsPages> pages_;
-  std::vector<RankMetrics> ranks_;  // from the last read()
+  std::vector<RankMetrics> ranks_;  // values of the last read()
 };
 
 }  // namespace hvd::launcher

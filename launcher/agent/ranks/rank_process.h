@@ -1,5 +1,5 @@
 // Starts the process of one rank, in its own process group, with pipes for its output. The kernel kills the process
-// when the agent dies. The process inherits no other descriptor of the agent. class Ranks calls this code. One thread.
+// when the agent dies. The process inherits no other descriptor of the agent. Class Ranks calls this code. One thread.
 #pragma once
 
 #include <sys/resource.h>
@@ -23,14 +23,14 @@ struct RankCommand {
   std::string working_directory;
   Environment environment;
   rlimit descriptor_limit{};
-  bool has_input = false;  // false: its standard input is at end of file
+  bool has_input = false;  // false: the rank's standard input is at end of file
   ProcessLimits limits{};  // replace the agent's limits
 };
 
 struct RankProcess {
   pid_t pid = -1;
   UniqueFd output[2];  // read ends of standard output and standard error, non-blocking
-  UniqueFd input;      // write end of standard input, non-blocking; empty if the rank has no input
+  UniqueFd input;      // write end of standard input, non-blocking; closed if the rank has no input
 };
 
 // Starts all ranks at once. Returns when each rank has executed its program or failed. A failed rank

@@ -1,4 +1,4 @@
-// Reads evidence of progress of the ranks' processes from /proc and sock_diag. Stops and wakes no process.
+// Reads counters that grow while the ranks' processes work, from /proc and sock_diag. Stops and wakes no process.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Returns the signs of each rank. `ranks`: pairs of a rank and its first process.
+// Returns the counters of each rank. `ranks`: pairs of a rank and its first process.
 std::vector<RankSigns> signs_of(const std::vector<std::pair<int, pid_t>>& ranks);
 
 }  // namespace hvd::launcher

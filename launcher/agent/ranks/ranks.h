@@ -106,10 +106,10 @@ class Ranks {
   };
   struct Rank {
     int number = 0;
-    pid_t pid = -1;    // -1 after its end
+    pid_t pid = -1;    // -1 after the rank's end
     pid_t group = -1;  // the rank's process group; -1 before the start
     std::array<Output, 2> outputs;
-    UniqueFd input;      // empty if the rank has no input, or has closed it
+    UniqueFd input;      // closed if the rank has no input, or has closed its input
     std::string unread;  // input that was not yet written to the pipe
     bool input_ends = false;
     bool is_ended_alone = false;  // end() was called for this rank

@@ -11,7 +11,8 @@ namespace hvd::launcher {
 
 // Returns a shell command that prints the input of parse_rocm_use().
 std::string rocm_use_command(const std::string& rocm_smi);
-// Identifies a GPU by its number in rocm-smi instead of a UUID. Returns nothing if the text contains no GPU.
+// Parses the output of rocm-smi. Identifies a GPU by the number there instead of a UUID. Returns nullopt if the text
+// contains no GPU.
 std::optional<GpuUse> parse_rocm_use(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 // Runs the steps of a task on several threads, because a thread that starts a process by vfork sleeps until the new
-// process has executed its program. class Ranks owns this object.
+// process has executed its program. Class Ranks owns this object.
 #pragma once
 
 #include <cstddef>

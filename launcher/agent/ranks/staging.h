@@ -1,6 +1,6 @@
 // Files that the launcher sends to this host, such as the copy of the user's code (--stage), in a private directory
-// that is removed with the job. The agent's main chooses its name before the fork, so that the guardian can also
-// remove it.
+// that is removed with the job. The agent's main() chooses the directory's name before the fork, so that the guardian
+// can also remove the directory.
 #pragma once
 
 #include <ctime>

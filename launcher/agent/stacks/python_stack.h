@@ -26,7 +26,7 @@ Result<PythonStack> read_py_spy(std::string_view json, pid_t pid);
 // Returns the frames in the output of faulthandler.
 PythonStack read_faulthandler(std::string_view text);
 
-// `File "train.py", line 30 in read_shard`, the format of faulthandler; escaped for a terminal.
+// Returns `File "train.py", line 30 in read_shard`, the format of faulthandler; escaped for a terminal.
 std::string describe_frame(const PythonFrame& frame);
 // Returns the innermost frame outside of installed packages, else the innermost frame; null without frames.
 const PythonFrame* own_frame(const PythonStack& stack);

@@ -4,16 +4,17 @@
 //
 //   look(signs)    A rank moves when a count of its processes grows by more than idle processes cause: main thread,
 //                  other threads, bytes, sockets, its own output. `quiet_since_` is the last move of any rank.
-//   judge(places)  HangWatch calls it after half a limit without a move. If the places can be a hang, the next sample
+//   judge(places)  HangWatch calls this after half a limit without a move. If the places can be a hang, the next sample
 //                  follows after a quarter of the limit. Otherwise (no rank waits in a collective, the main thread of
-//                  a rank works, or a rank is excused), it follows after a pause that doubles, up to ten limits.
+//                  a rank works, or a rank is excused), the next sample follows after a pause that doubles, up to ten
+//                  limits.
 //   kHang          after a full limit and three equal samples in which a rank waits in a collective.
 //   kStop          after two limits, if the ranks are not all in one operation, or a rank has ended: no long operation
 //                  of all ranks explains the wait.
 //   kWait          after ten limits in which a rank waits in a collective while others move. Once for each wait.
 //
-// Invariant: no finding rests on time in which a rank was not seen. A late look, a new, hidden or excused rank, and
-// forget() restart all times. HangWatch owns this object. Pure: each call carries its time.
+// Invariant: no finding includes time in which a rank was not observed. All times restart after a late look(), after
+// forget(), and when a rank is new, hidden or excused. HangWatch owns this object. Pure: each call carries its time.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +46,10 @@ class HangRule {
     Places places;
   };
 
-  // `limit`: seconds without a move that count as a hang.
+  // `limit`: seconds without a move, after which the job may hang.
   HangRule(double limit, bool may_stop) : limit_(limit), may_stop_(may_stop) {}
 
-  // The pause between two looks, in seconds.
+  // Returns the pause between two looks, in seconds.
   double interval() const;
   // Call when the rank has written output.
   void moved(int rank) { has_written_[rank] = true; }

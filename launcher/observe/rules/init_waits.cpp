@@ -16,7 +16,7 @@ void InitWaits::joined(const Joined& joined, Time now) {
   if (is_new) {
     auto members = joined.ranks.empty() ? std::vector<bool>(size, true)
                                         : parse_ranks(joined.ranks, hosts_.size());
-    // Ignores the report of a rank that its own report does not list.
+    // Ignore a report whose list of ranks lacks the reporting rank.
     if (!members.ok() || !(*members)[static_cast<size_t>(joined.rank)]) {
       starts_.erase(found);
       return;

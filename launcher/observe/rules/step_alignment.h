@@ -16,10 +16,10 @@ struct StepWindow {
   static constexpr size_t kSteps = 50;
   struct Rank {
     int rank = 0;
-    int host = 0;  // number of its host
+    int host = 0;  // number of the rank's host
     std::vector<StepSample> steps;
   };
-  uint64_t first = 0;  // the number of its first step
+  uint64_t first = 0;  // the number of the window's first step
   std::vector<Rank> ranks;
 };
 

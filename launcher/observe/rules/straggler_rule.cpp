@@ -28,7 +28,8 @@ constexpr int kWindowsOfAll = 4;
 // A peak: late by this share of a step while all other ranks are in time.
 constexpr double kPeakShare = 0.5;
 constexpr size_t kLeastPeaks = 3, kMostPeaks = 8;
-// As a share of a step without waits. Noise alone makes one of many ranks late by half a step.
+// The minimum spread for a finding that names no rank, as a share of a step without waits. Noise alone makes one of
+// many ranks late by half a step.
 constexpr double kMovingShare = 0.75;
 constexpr size_t kUsualWindows = 8, kLeastUsual = 4;
 constexpr int kMostEverybody = 3;
@@ -229,7 +230,7 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
   return findings;
 }
 
-// Functions for findings. They compare the stragglers with the other ranks, which differ from each other only by
+// Functions for findings: compare the stragglers with the other ranks, which differ from each other only by
 // chance.
 namespace {
 
@@ -376,7 +377,7 @@ void StragglerRule::judge_everybody(const Numbers& numbers,
   const double now = median(std::move(own));
   const uint32_t phase =
       std::ranges::max_element(ends, {}, [](const auto& end) { return end.second; })->first;
-  // If another operation ends most steps, they run another part of the program, such as a validation.
+  // If another operation ends most steps, the ranks run another part of the program, such as a validation.
   if (std::exchange(phase_, phase) != phase) {
     usual_.clear();
     everybody_ = {};

@@ -38,7 +38,7 @@ void WaitTally::take(const std::map<int, StepAlignment::Rank>& ranks) {
 }
 
 void WaitTally::take(const StepWindow& window) {
-  // Steps that were not observed count as if they were equal to the steps of this window.
+  // Assume that steps that were not observed were equal to the steps of this window.
   const uint64_t since = window.first >= next_ ? window.first - next_ : 0;
   const double weight = 1 + static_cast<double>(since) / StepWindow::kSteps;
   next_ = window.first + StepWindow::kSteps;

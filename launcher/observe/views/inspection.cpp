@@ -64,7 +64,7 @@ void Inspection::on_answer(size_t host, uint32_t number, HostAnswer answer) {
     return;
   }
   Open& open = **found;
-  // A host that joined after the question was not queried.
+  // Ignore an answer from a host that was not asked, or that has answered already.
   if (host >= open.is_open.size() || !open.is_open[host]) return;
   open.answers[host] = std::move(answer);
   close(open, host);

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
-// How long a host's last answer is used if the next answer is late, for example over a slow link.
+// The time for which a host's last answer is used if the next answer is late, for example over a slow link.
 constexpr std::chrono::seconds kStays{2};
 // Steps vary in length, and an answer may be two seconds old.
 constexpr uint64_t kIdleSteps = 5, kIdleMilliseconds = 2000;

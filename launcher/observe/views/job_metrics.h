@@ -20,18 +20,19 @@ namespace hvd::launcher {
 enum class MetricsLevel : uint8_t { kSummary, kHosts, kRanks };
 // Parses "summary", "host" or "rank".
 std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
-// The level of --metrics-level; without a word kHosts for at most 64 hosts, with 17 samples each, else kSummary.
+// Returns the level of --metrics-level. Without a word: kHosts for at most 64 hosts, with 17 samples each, else
+// kSummary.
 MetricsLevel metrics_level_of(std::string_view word, size_t hosts);
 
 class JobMetrics {
  public:
-  // `job`: its id; `name`: --name, or empty; `restarts`: number of its earlier launches.
+  // `job`: the job's id; `name`: --name, or empty; `restarts`: number of the job's earlier launches.
   JobMetrics(std::string job, std::string name, uint32_t restarts)
       : job_(std::move(job)), name_(std::move(name)), restarts_(restarts) {}
 
   // `answers`: by host, with metrics if they arrived in time. The last answer of a host stays valid for two seconds.
   void take(const std::vector<HostAnswer>& answers, Clock::time_point now = Clock::now());
-  // Takes a late answer to an earlier query.
+  // Takes an answer that arrived after its query's time limit.
   void take_late(size_t host, const HostAnswer& answer, Clock::time_point now = Clock::now());
   // Returns the figures of a rank of the table, from its host's last answer; null if the answer is too old.
   const RankMetrics* rank(int number) const;

@@ -43,7 +43,7 @@ class RankCommands {
 
   struct Place {
     int rank = 0;     // the rank's current number, for the user
-    int process = 0;  // its number in the table and in messages to agents
+    int process = 0;  // the rank's process number in the table and in messages to agents
   };
 
   std::vector<Place> places() const;

@@ -13,7 +13,7 @@ namespace hvd::launcher {
 // Shares of the time between two answers; -1: unknown.
 struct RankRates {
   double cpu = -1;        // share of a core
-  double run_delay = -1;  // time in which its processes were runnable, but had no processor
+  double run_delay = -1;  // time in which the rank's processes were runnable, but had no processor
 };
 
 class JobRates {
@@ -27,7 +27,7 @@ class JobRates {
     int64_t pid = -1;
     double age = -1, cpu = -1, run_delay = -1;
   };
-  // A rank's key in successive answers: in an elastic job the process number, which stays the same over generations.
+  // Returns a rank's key in successive answers: in an elastic job the process number, equal over generations.
   static int key_of(const RankView& rank) { return rank.process >= 0 ? rank.process : rank.rank; }
 
   ProgressRates job_;

@@ -72,7 +72,7 @@ class Questions {
   const std::string& pid() const { return pid_; }
   // Returns the descriptor to wait for, or -1.
   int fd() const { return launcher_ ? launcher_->socket.get() : -1; }
-  // Returns the time after which a launcher without an answer counts as silent.
+  // Returns the time after which a launcher without an answer is considered silent.
   Clock::time_point limit() const {
     const std::chrono::duration<double> limit(kAnswerSeconds);
     return launcher_ ? asked_at_ + std::chrono::duration_cast<Clock::duration>(limit)
@@ -117,7 +117,7 @@ class Questions {
   }
 
   int64_t start() const { return start_of(parse_int(pid_).value_or(0)); }
-  // Returns whether the launcher has ended. Its pid may now belong to another process.
+  // Returns whether the launcher has ended; compares the start time, since another process may have its pid now.
   bool has_process_ended() const { return start() == 0 || start() != start_; }
 
   const std::string pid_;

@@ -19,7 +19,8 @@ constexpr char kKeepConnection[] =
     "folder=$1; shift; trap : HUP; exec 3<&0; (read -r line <&3; kill -HUP 0) & "
     "\"$@\" </dev/null 3<&-; code=$?; kill -HUP $! 2>/dev/null; rm -rf \"$folder\"; exit $code";
 
-// Creates a folder that only this user can enter; empty on failure. Its path is short, as a socket's path must be.
+// Returns the path of a new folder that only this user can enter; empty on failure. The path is short, because the
+// paths of sockets in the folder have a limit of 108 bytes.
 std::string make_folder() {
   for (const std::string& parent :
        {environment_variable("XDG_RUNTIME_DIR").value_or(""), std::string("/tmp")}) {

@@ -24,7 +24,7 @@ class JumpConnections {
   // Returns a ProxyCommand that shares the connection to `jump`, a value of ProxyJump; opens the connection
   // first if necessary. An empty result means that hosts use their ProxyJump, since this machine cannot create a
   // control socket or the user has a shared connection to the jump host. An error is one sentence about the jump
-  // host; all callers that waited for the same try get it.
+  // host; all callers that waited for the same attempt get this error.
   net::Task<Result<std::string>> proxy_command(std::string jump);
 
  private:

@@ -144,7 +144,7 @@ Status check_host_key(const SshLogin& login, const KnownHost& known, ssh_key key
                                  ": somebody may be listening in, or the host needs a new key"));
   }
   if (find(known.exact.keys, key) != nullptr) return {};
-  // A key of another type also counts as changed: an attacker may choose the type.
+  // Treat a key of another type as changed too: an attacker may choose the type.
   if (!known.exact.keys.empty()) {
     const KnownHostKey& other = known.exact.keys[0];
     return permission_denied(

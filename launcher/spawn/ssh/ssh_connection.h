@@ -82,7 +82,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   Status refused(const SshLogin& login, int outcome, const std::vector<std::string>& tried) const;
 
   net::Notification changed_;
-  net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh closes its own after a failure
+  net::asio::posix::stream_descriptor watch_;  // a duplicate: libssh may close the original
   SessionPtr session_;
   EventPtr event_;  // must be destroyed before the session
   ssh_counter_struct counters_{};

@@ -33,7 +33,7 @@ class SshSession : public RemoteShell {
   // Returns the position of a @cert-authority line for the host; empty if no such line exists or libssh is missing.
   static std::string authority_of(const SshSettings& settings);
 
-  // A failed call sets `failure`.
+  // Connects to the host and logs in. A failed call sets `failure`.
   static net::Task<Result<std::unique_ptr<SshSession>>> open(
       SshLogin login, std::function<void(SpawnStage)> on_stage, SshFailure& failure);
   ~SshSession() override;

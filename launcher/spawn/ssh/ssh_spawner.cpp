@@ -24,7 +24,7 @@ void expand(std::vector<std::string>& paths, SshLogin& login) {
   }
 }
 
-// Returns the socket of the ssh agent, "none", or nothing for SSH_AUTH_SOCK.
+// Returns the socket of the ssh agent, "none", or an empty text for SSH_AUTH_SOCK.
 std::string agent_socket(const std::string& written, SshLogin& login) {
   const auto variable = [](const std::string& name) {
     return environment_variable(name).value_or("");
@@ -112,7 +112,7 @@ struct SshSpawner::Refusal {
     if (of_ssh.ok() || is_refusal(of_ssh.message())) is_cured = of_ssh.ok();
   }
 
-  // Whether the system's ssh could log in; empty before its first try.
+  // True if the system's ssh could log in; unset before its first attempt.
   std::optional<bool> is_cured;
 };
 

@@ -28,7 +28,7 @@ class SystemSsh : public RemoteShell {
   std::string reason_;
 };
 
-// Returns whether ssh's messages report that it refused a key because no file contains the key.
+// Returns whether ssh's messages report that ssh refused a key because no file contains the key.
 bool refused_new_key(std::string_view messages);
 
 // Returns a filter that reports the key that ssh adds, and removes messages that only show the key.
