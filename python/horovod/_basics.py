@@ -1,4 +1,4 @@
-"""Starts and ends this process's part in the job. All frameworks share these functions."""
+"""Starts and ends Horovod in this process (init, shutdown). All frameworks share these functions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ __all__ = [
 def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None:
     """Joins the job that the launcher describes, or makes a job of one rank without a launcher.
 
-    Blocks until every rank of the job has called it. In an elastic job whose ranks train already, it returns the future
+    Blocks until every rank of the job calls `init`. In an elastic job whose ranks train already, returns the future
     place of this process, and the process joins them in `hvd.elastic.run`, or in its first collective. Does nothing
     when already initialised. `comm`: None for all ranks of the job. Otherwise a list of ranks that contains this rank,
     or a communicator of mpi4py: these ranks form a separate job, which numbers them from 0 in this order. Only they
@@ -113,8 +113,8 @@ def was_asked_for() -> bool:
 
 
 def start_for_group(rendezvous: Optional[Any]) -> None:
-    """Does the work of `init` for a process group of torch. `rendezvous`: an object by which the ranks find each other
-    (rank, size and copy(text), which returns rank 0's text on all ranks), or None: as in `init`."""
+    """Starts Horovod as `init` does, for a process group of torch. `rendezvous`: an object by which the ranks find each
+    other (rank, size and copy(text), which returns rank 0's text on all ranks), or None: as in `init`."""
     _begin()
     if rendezvous is None:
         _join([], [])
@@ -272,8 +272,8 @@ def _joined() -> None:
 
 
 def complete_init() -> bool:
-    """Waits until the ranks in training have admitted this process. Returns whether its place differs from the place
-    that `init` returned."""
+    """Waits until the ranks in training have admitted this process. Returns whether the final place differs from the
+    place that `init` returned."""
     global _join_error, _raises_join_error
     if not library().hvd_is_provisional():
         return False
@@ -421,7 +421,7 @@ _at_end: List[Callable[[], None]] = []
 
 
 def after_shutdown(function: Callable[[], None]) -> None:
-    """Calls `function` once, after the next `shutdown`; it must not raise."""
+    """Registers `function`, which is called once, after the next `shutdown`, and must not raise."""
     _at_end.append(function)
 
 
@@ -442,7 +442,7 @@ def _works(name: bytes) -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """Returns whether the job uses MPI (`mpi_enabled`) and it was initialised with MPI_THREAD_MULTIPLE, on all ranks.
+    """Returns whether the job uses MPI (`mpi_enabled`) and MPI was initialised with MPI_THREAD_MULTIPLE, on all ranks.
     False before `init`, and without MPI."""
     return _works(b"mpi-threads")
 

@@ -1,4 +1,4 @@
-"""Methods of one object that start, end and query this process's part in the job.
+"""Methods of one object that start, end and query Horovod in this process.
 
 This is a separate module because a traceback with a line of `common/basics.py` identifies the original Horovod
 (launcher/output/rank_errors.cpp).

@@ -78,8 +78,8 @@ class NoneCompressor(Compressor):
 def compressor_to(
     dtype: Any, name: str, module: str, is_wide: Callable[[Any], bool], cast: Callable[[Any, Any], Any]
 ) -> Type[Compressor]:
-    """Returns the public class `name` of `module`. It sends a tensor as `dtype` if `is_wide` returns true for the
-    tensor: it has a floating-point type of more than two bytes."""
+    """Returns the public class `name` of `module`, which compresses a tensor to `dtype` if `is_wide` returns true: the
+    tensor has a floating-point type of more than two bytes."""
 
     class Cast(Compressor):
         @staticmethod

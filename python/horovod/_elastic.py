@@ -35,7 +35,8 @@ def source_rank() -> int:
 
 def leave_seconds() -> Optional[int]:
     """Returns the number of seconds until the host of this process leaves the job, for example after SIGTERM to its
-    agent; None if the host stays. Its ranks leave at their next `commit`, which must come before."""
+    agent; None if the host stays. The ranks of the host leave at their next `commit`, which must happen before that
+    time."""
     seconds = library().hvd_leave_seconds()
     return seconds if seconds >= 0 else None
 
@@ -81,8 +82,8 @@ class State:
         """Saves the state, then calls `check_host_updates`. A failure discards later changes. All ranks must call it
         equally often.
 
-        A commit counts once `save` has returned: the reductions that produced the state have then ended without error.
-        After a failure all ranks return to the newest commit that any rank has."""
+        A commit is valid once `save` has returned: the reductions that produced the state have then ended without
+        error. After a failure all ranks return to the newest commit that any rank has."""
         _ops.check_results()
         self.save()
         self._commits = max(self._commits, 0) + 1
@@ -92,13 +93,13 @@ class State:
         self.check_host_updates()
 
     def _on_commit(self) -> None:
-        """The run loop calls this method when a commit counts."""
+        """Called by `commit` when `save` has returned."""
 
     def _on_sync(self) -> None:
-        """The run loop calls this method when this rank has received the source's state."""
+        """Called by the run loop when this rank has received the source's state."""
 
     def _on_interrupt(self) -> None:
-        """The run loop calls this method when the ranks are about to change and the state stays the same."""
+        """Called by the run loop when the ranks are about to change and the state stays the same."""
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt when hosts have joined or are about to leave: on all ranks in the
@@ -130,7 +131,7 @@ class State:
 
 
 class ObjectState(State):
-    """A state whose attributes are the keyword arguments. It keeps copies of the attributes, which can be any picklable
+    """A state whose attributes are the keyword arguments. Keeps copies of the attributes, which can be any picklable
     objects. Subclasses find the copies by name in `_saved_state`."""
 
     def __init__(
@@ -300,9 +301,9 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a training function whose first argument is a state. All ranks must call it.
 
     Synchronises the state over all ranks, then calls the function. After a HorovodInternalError that the program did
-    not cause, it restores the state of the last `commit`, restarts Horovod and calls the function again. It raises the
-    error when the ranks do not all join again within HOROVOD_INIT_TIMEOUT seconds, and when it has restarted
-    HOROVOD_RESET_LIMIT times already (1000 unless set). After a HostsUpdatedInterrupt, it restarts Horovod with the
+    not cause, restores the state of the last `commit`, restarts Horovod and calls the function again. Raises the
+    error when the ranks do not all join again within HOROVOD_INIT_TIMEOUT seconds, and when Horovod has restarted
+    HOROVOD_RESET_LIMIT times already (1000 unless set). After a HostsUpdatedInterrupt, restarts Horovod with the
     state as it is, and does not synchronise the state if the interrupt's `skip_sync` is true on all ranks and no rank
     is new.
 
@@ -314,14 +315,14 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
-    """Does the work of `run`; `reset()` restarts Horovod: it calls `hvd.init()`, and whatever the program adds."""
+    """Does what `run` does; `reset()` restarts Horovod: it calls `hvd.init()`, and whatever the program adds."""
     return run_with(func, reset, contextlib.nullcontext)
 
 
 def run_with(
     func: Callable[..., Any], reset: Callable[[], Any], errors: Callable[[], ContextManager[None]]
 ) -> Callable[..., Any]:
-    """Does the work of `run_fn`; within `errors()`, a framework's errors of collectives become HorovodInternalError."""
+    """Does what `run_fn` does; within `errors()`, a framework's errors of collectives become HorovodInternalError."""
 
     @notified
     @_noted

@@ -2,8 +2,8 @@
 
 `arrays` is a framework's module of functions over its arrays. This module uses these functions:
 
-    check(array, what)                raises in one sentence unless it can be sent
-    is_complex(array)                 whether it travels as pairs of reals; a module without this function has
+    check(array, what)                raises an error of one sentence unless the array can be sent
+    is_complex(array)                 whether the array travels as pairs of reals; a module without this function has
                                       no complex arrays
     dense(array)                      the array itself if it is row-major, else a row-major copy
     empty_like(dense)                 memory for received data

@@ -19,7 +19,7 @@ _SECONDS = 15  # between two versions of the file
 _CLIENT_SECONDS = 10
 _CONNECTIONS = 64
 _JOB_IDS = ("HOROVOD_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
-# Each rank counts the steps of the job. Their sum would count each step several times.
+# Values of which the largest is exported, not the sum: each rank counts all steps of the job.
 _LARGEST = ("horovod_steps_total",)
 # The job may have any number of groups, with any names.
 _OF_GROUPS = "horovod_group_calls_total"

@@ -30,8 +30,8 @@ def _waits(listener: Any) -> bool:
 
 
 class WorkerNotificationManager:
-    """Calls `on_hosts_updated(timestamp, update_res)` of its listeners when the launcher of an elastic job announces
-    changed hosts: it does so on each rank, on a separate thread that exists while listeners are registered.
+    """Notifies its listeners when the launcher of an elastic job announces changed hosts. Calls their method
+    `on_hosts_updated(timestamp, update_res)` on each rank, on a thread that exists while listeners are registered.
     """
 
     def __init__(self) -> None:

@@ -169,25 +169,25 @@ def forget(process_set: int) -> None:
 
 
 def also_restart(restart: Callable[[int], Any]) -> None:
-    """Calls `restart` with the process set, or -1 for all, whenever the counters of unnamed calls restart at 1. For a
-    framework that counts in native code."""
+    """Registers `restart`, which is called with the process set, or -1 for all, when the counters of unnamed calls
+    restart at 1. For a framework that counts in native code."""
     _state.restarters.append(restart)
 
 
 def also_forget(function: Callable[[int], Any]) -> None:
-    """Calls `function` in `forget`, with the process set, or -1 for all."""
+    """Registers `function`, which `forget` calls with the process set, or -1 for all."""
     _state.forgetters.append(function)
 
 
 def also_complete(wait_all: Callable[[Optional[float]], None]) -> None:
-    """Calls `wait_all` in `complete_delayed`. For a framework that submits work after the call, once its tensors are
-    computed; `wait_all` must return once that work is complete or the limit has passed, and must not raise."""
+    """Registers `wait_all`, which `complete_delayed` calls. For a framework that submits work only when the tensors are
+    computed. `wait_all` must return when that work is complete or the limit has passed, and must not raise."""
     _state.delayed.append(wait_all)
 
 
 def complete_delayed(limit: Optional[float] = None) -> None:
-    """Returns once the work that frameworks submit later is complete. Call it before ending a process set, this rank's
-    part in allreduces, or the job. `limit`: maximum number of seconds without such a completion."""
+    """Returns once the work that frameworks submit later is complete. Call it before the end of a process set, of the
+    job, or of this rank's allreduces (`join`). `limit`: maximum number of seconds without such a completion."""
     for wait_all in _state.delayed:
         wait_all(limit)
 
@@ -317,8 +317,8 @@ def run(handle: int) -> Any:
 
 
 def run_all(handles: Iterable[int]) -> List[Any]:
-    """Calls `run` for each handle. Raises the first error once all are complete, so that no work stays
-    in flight."""
+    """Calls `run` for each handle. Raises the first error only when the work of all handles is complete, so that
+    none stays in flight."""
     results: List[Any] = []
     failure: Optional[Exception] = None
     for handle in handles:
@@ -337,7 +337,7 @@ def output(handle: int, index: int = 0) -> RawOutput:
 
 
 def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int], Any], keep: Any = None) -> int:
-    """Calls a function of the library that starts work. Returns its handle, for `wait` or `run`. `keep` stays
+    """Calls a function of the library that starts work. Returns the work's handle, for `wait` or `run`. `keep` stays
     referenced until the work is complete."""
     handle, error = ctypes.c_uint64(), ctypes.create_string_buffer(4096)
     status = function(*arguments, ctypes.addressof(handle), ctypes.addressof(error), len(error))

@@ -10,7 +10,7 @@ from typing import Any, Callable, Sequence
 
 def redirect(function: Any, call: Callable[..., Any]) -> None:
     """Makes a function of a framework run `call(the original, ...)`, even where a program has already imported the
-    function by its name: it changes the function itself, not the name in its module. A second redirection, by a module
+    function by its name. Changes the function itself, not the name in its module. A second redirection, by a module
     that is imported again, replaces the first one."""
     original = getattr(function, "_hvd_original", None)
     if original is None:

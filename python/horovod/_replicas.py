@@ -46,15 +46,15 @@ class Model(Protocol):
         """Returns the digest of the values, continued from the digest `seed`."""
 
     def reals(self, parameter: Any) -> Any:
-        """Returns the values as a sequence of real numbers with a length."""
+        """Returns the values as real numbers, in a sequence that supports len() and slices."""
 
     def doubled(self, reals: Any, start: int) -> Tuple[Any, int, int]:
         """Returns a copy of PIECE values from `start` on, as float64 in host memory, followed by the negated values;
         the address of the copy; and the number of its elements."""
 
     def squares(self, doubled: Any) -> Tuple[float, float]:
-        """Takes such a copy after a Max allreduce. Returns the sum of squares of maximum minus minimum, and the sum of
-        squares of the larger absolute value."""
+        """Takes the copy of `doubled` after a Max allreduce. Returns the sum of squares of maximum minus minimum, and
+        the sum of squares of the larger absolute value."""
 
     def norm(self, parameter: Any) -> float: ...
 
@@ -118,7 +118,7 @@ class Check:
 
     def note_reduction(self) -> None:
         """Called when `count` reaches `next_count`: the caller increments `count` once it has sent a reduction's
-        requests. A reduction counts even if this rank alone fails to use its results."""
+        requests. Count a reduction even if this rank alone fails to use its results."""
         self.next_count = self._following()
         self._is_due = self.is_open = True
 

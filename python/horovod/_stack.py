@@ -1,7 +1,7 @@
 """Provides the Python stack of this process, so that the runtime can show it for a rank that delays other ranks.
 
-The runtime runs no Python on its threads. Therefore Python's faulthandler gets an unused signal. Its
-handler is pure C, and writes the stack of the thread to which the runtime sends the signal. A program's
+The runtime runs no Python on its threads. Therefore Python's faulthandler gets an unused signal. The
+handler of this signal is pure C, and writes the stack of the thread to which the runtime sends the signal. A program's
 own use of faulthandler and of signals stays as it is.
 """
 

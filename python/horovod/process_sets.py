@@ -122,7 +122,7 @@ class _Record:
         self.is_removed = False  # this rank's program has removed the set
 
     def has(self, process_set: ProcessSet) -> bool:
-        """Returns whether the program has added this object itself; an equal object does not count."""
+        """Returns whether the program has added this very object, not only an equal one."""
         return any(each is process_set for each in self.objects)
 
 
@@ -285,7 +285,7 @@ def _why_missed(size: int) -> str:
 
 
 def _claim(process_set: ProcessSet) -> Optional[ProcessSet]:
-    """Returns the set of these ranks that `restore` has registered or skipped, to the first call only."""
+    """Returns the set of these ranks that `restore` has registered or skipped. Later calls return None."""
     for record in _records:
         is_its = process_set.process_set_id is None or record.has(process_set)
         if not record.is_carried_over or record.ranks != process_set.ranks or not is_its:

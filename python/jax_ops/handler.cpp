@@ -1,5 +1,5 @@
 // The function that XLA calls when a compiled program reaches an operation of this package. The function submits the
-// request and returns. It completes a small operation that is ready at once; the waiter completes all other operations.
+// request and returns. If a small operation is ready at once, the function completes it; otherwise the waiter does.
 #include <algorithm>
 #include <cstring>
 #include <memory>

@@ -23,7 +23,7 @@ struct XlaRequest {
 
   // Outputs have the shapes of the inputs, and the runtime writes them directly.
   bool keeps_shapes() const { return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST; }
-  // The submission for the runtime. Valid as long as the request and the buffers of the call.
+  // Returns the submission for the runtime, which is valid as long as the request and the buffers of the call.
   hvd_submission submission() const;
 };
 

@@ -152,8 +152,8 @@ bool read_address(const ModuleState* state, PyObject* tensor, void** out) {
 
 namespace {
 
-// Returns whether the values of the tensor are the negated values of its memory: the imaginary part of a conjugated
-// tensor. It is a view of every second element, so it is dense only with a single element.
+// Returns whether the values of the tensor are the negated values of its memory, as for the imaginary part of a
+// conjugated tensor. Such a view has every second element of its memory, so it is dense only with a single element.
 bool is_negated(PyObject* tensor, const DenseTensor& found) {
   for (int32_t i = 0; i < found.view.ndim; ++i) {
     if (found.shape[i] != 1) return false;

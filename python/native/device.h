@@ -1,6 +1,7 @@
 // Tensors in device memory on the fast path. Each submission has the framework's stream and an event from a pool; with
 // HOROVOD_ENABLE_ASYNC_COMPLETION, the submissions of a stream and cycle share an event. A wait then returns before the
-// work ends (hvd_wait_on_stream), and objects in use are held until its end. One per module; guarded by Python's lock.
+// work ends (hvd_wait_on_stream), and objects in use are held until the work ends. Each module has one Devices object;
+// guarded by Python's lock.
 #pragma once
 
 #include <Python.h>
@@ -53,7 +54,7 @@ class Devices {
   // keeps; NULL: the device has failed.
   Event order(hvd_submission* submission);
   void uses(hvd_handle handle, Event event, bool is_ordered);
-  // Call it when the handle's work has ended. `is_in_use`: a library may still use its event.
+  // Call it when the handle's work has ended. `is_in_use`: a library may still use the work's event.
   void released(hvd_handle handle, bool is_in_use);
   // Returns whether the device's current stream, which it stores in *stream, can order work.
   bool is_ordered_by(int32_t device, void** stream);

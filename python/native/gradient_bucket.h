@@ -26,7 +26,7 @@ struct GradientBucket {
   int32_t dtype = 0;
   size_t element = 0;
   std::vector<BucketSlot> slots;
-  // Tensors of the request. They are a member, so that a step allocates no memory for them.
+  // Tensors of the request. A member, so that a step allocates no memory for this list.
   std::vector<hvd_tensor> tensors;
 
   size_t bytes(const BucketSlot& slot) const { return static_cast<size_t>(slot.count) * element; }

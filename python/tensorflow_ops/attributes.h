@@ -20,7 +20,7 @@ class Attributes {
   ~Attributes();
 
   int32_t number(const char* name);
-  double factor(const char* name);  // from the bits of a double
+  double factor(const char* name);  // stored as the bits of a double
   // Returns the number of entries of a list.
   size_t count(const char* name);
   std::vector<int64_t> numbers(const char* name);
@@ -35,7 +35,8 @@ class Attributes {
   Status* status_;
 };
 
-// Returns shapes read from the number of dimensions and the extents of each shape. Empty unless there are `count`.
+// Returns shapes read from the number of dimensions and the extents of each shape. Returns no shapes if their number is
+// not `count`.
 std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count);
 
 // Returns the path of calls through which a node has come into the running graph, "call/", outermost first. If a

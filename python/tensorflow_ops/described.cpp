@@ -9,8 +9,8 @@ void read_shape(const TfApi& api, const Tensor* tensor, Shape* out) {
   for (size_t d = 0; d < out->size(); ++d) (*out)[d] = api.extent(tensor, static_cast<int>(d));
 }
 
-// Allocates the output for an input, in the input's memory if TensorFlow allows that: a held reference to the input
-// would prevent the reuse. Returns the input if the output has separate memory, else null.
+// Allocates the output for an input, in the input's memory if TensorFlow allows that: TensorFlow reuses the memory only
+// if no other reference to the input exists. Returns the input if the output has separate memory, else null.
 Tensor* make_output(const TfApi& api, PendingOperation* work, int index, const Shape& shape,
                     Status* status) {
   int forwarded = -1;

@@ -22,7 +22,8 @@ struct Operation {
 constexpr size_t kOperationCount = 11;
 extern const Operation kOperations[kOperationCount];
 
-// dtype_of_tensorflow() converts a TF_DataType to its hvd_dtype, or to -1 if it has none; the other converts back.
+// dtype_of_tensorflow() converts a TF_DataType to its hvd_dtype, or to -1 if none exists; the other function
+// converts back.
 int32_t dtype_of_tensorflow(int dtype);
 int dtype_for_tensorflow(int32_t dtype);
 size_t size_of_dtype(int32_t dtype);

@@ -89,11 +89,12 @@ struct TfApi {
 };
 
 // Copies a callback so that it outlives the call of the kernel. TensorFlow passes the address of a
-// std::function<void()> among its own arguments, which is invalid once the kernel returns. Empty if the address holds
-// another object, as may happen in a future TensorFlow.
+// std::function<void()> among its own arguments, which is invalid once the kernel returns. Returns an empty function if
+// the address holds another object, as may happen in a future TensorFlow.
 std::function<void()> keep(const Done* done);
 
-// Returns the API of the process's TensorFlow; NULL if it lacks a function, which `missing_function` then names.
+// Returns the API of the process's TensorFlow; NULL if TensorFlow lacks a function, which `missing_function` then
+// names.
 const TfApi* tf_api();
 const char* missing_function();
 

@@ -134,7 +134,7 @@ class UpdateBatchState:
 class UpdateEpochState:
     """`state.epoch` is the number of the epoch that comes next, counted over all calls of `fit`. Put this callback in
     front of CommitStateCallback. Both `fit(initial_epoch=state.epoch, epochs=N)` and `fit(epochs=N - state.epoch)`
-    continue after it."""
+    begin with this epoch."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
     """Raises ImportError unless the framework of `ext_name`, such as "horovod.torch", is installed. No
-    code is compiled against it, so the other arguments have no effect."""
+    code is compiled against the framework, so the other arguments have no effect."""
     framework = ext_name.rpartition(".")[2]
     if not extension_available(framework):
         raise ImportError(f"{ext_name} needs {framework}, which is not installed for {sys.executable}.")
@@ -179,7 +179,7 @@ def num_rank_is_power_2(num_rank: int) -> bool:
 
 
 def split_list(l: Sequence[Any], n: int) -> List[Sequence[Any]]:  # noqa: E741
-    """`l` in `n` parts of about equal length, the longer ones first; parts may be empty."""
+    """Returns `l` in `n` parts of about equal length, the longer parts first; parts may be empty."""
     short, longer = divmod(len(l), n)
     starts = [part * short + min(part, longer) for part in range(n + 1)]
     return [l[a:b] for a, b in zip(starts, starts[1:])]

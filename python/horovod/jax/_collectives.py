@@ -6,7 +6,7 @@ Rules for all of them:
   make them in the same order. Inside `jit` the order is that of the program, and the name begins with the program's:
   `grouped_allreduce.jit_step.2`. An additional trace or compilation on one rank, by `jax.eval_shape` or for a smaller
   last batch, changes no name.
-* Arrays may be on any device, and travel through host memory. Their type is uint8 to uint64, int8 to int64, float16,
+* Arrays may be on any device, and travel through host memory. Array types: uint8 to uint64, int8 to int64, float16,
   bfloat16, float32, float64, bool, complex64 or complex128 (reduced by Sum and Average only). Results are new arrays of
   the same type: JAX arrays, numpy arrays where JAX has no such type (64 bits without jax_enable_x64), and numbers of
   Python for such numbers. A value that JAX would cut inside `jit` raises OverflowError.

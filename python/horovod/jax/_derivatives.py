@@ -1,7 +1,7 @@
 """The rules with which JAX differentiates and batches a collective inside a traced function.
 
-The derivative of a linear collective is the same collective of the tangents. Its transposition follows Horovod's
-convention: the gradient that reaches this rank is averaged over the ranks, except for sums.
+The derivative of a linear collective is the same collective of the tangents. The transposition of a collective follows
+Horovod's convention: the gradient that reaches this rank is averaged over the ranks, except for sums.
 """
 
 from __future__ import annotations

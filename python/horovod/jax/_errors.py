@@ -46,8 +46,8 @@ def horovod_errors() -> Iterator[None]:
     When a collective inside `jax.jit` has failed, JAX raises its own error, when it runs the program or when the
     program reads the results. In the block this error becomes HorovodInternalError (a rank died or shut down),
     HorovodDisagreementError (ranks disagree; also a ValueError) or HorovodUnimplementedError. Other errors pass.
-    Results read after the block raise it later: end the block with `jax.block_until_ready`. `hvd.elastic.run` does this
-    by itself.
+    Results read after the block raise JAX's error later: end the block with `jax.block_until_ready`. `hvd.elastic.run`
+    does this by itself.
     """
     try:
         yield

@@ -39,7 +39,7 @@ class Request(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name for errors."""
+        """Returns the name for errors."""
         return f"{self.prefix}.{self.name or 'noname'}{self.suffix}"
 
     def full_name(self, base: str) -> str:

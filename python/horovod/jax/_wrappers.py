@@ -34,7 +34,7 @@ _STEPS = Wrapper("optax.MultiSteps with should_skip_update_fn", "optax.MultiStep
 
 def deciding_wrapper() -> Optional[Wrapper]:
     """Returns the optax wrapper whose update runs on this thread, if it skips the wrapped optimizer depending on the
-    rank's own gradients; else None. Both wrappers trace the wrapped update by `jax.lax.cond`, even outside of
+    rank's own gradients; else None. These wrappers trace the wrapped update by `jax.lax.cond`, even outside of
     `jax.jit`, so the call stack shows them."""
     optax = sys.modules.get("optax")
     if not hasattr(optax, "apply_if_finite") or not hasattr(optax, "MultiSteps"):

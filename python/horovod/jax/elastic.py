@@ -20,9 +20,9 @@ from horovod.jax._errors import horovod_errors
 class ObjectState(_elastic.ObjectState):
     """A state whose attributes are the keyword arguments: trees of arrays, and any picklable objects.
 
-    A commit keeps references to arrays of JAX, which do not change, and copies of everything else. It raises ValueError
-    when an array of the state or of the last commit was donated to a compiled function (`donate_argnums`), because the
-    program could not return to this commit after a failure.
+    A commit keeps references to arrays of JAX, which do not change, and copies of everything else. `commit` raises
+    ValueError when an array of the state or of the last commit was donated to a compiled function (`donate_argnums`),
+    because the program could not return to this commit after a failure.
     """
 
     def save(self) -> None:
@@ -36,8 +36,8 @@ class ObjectState(_elastic.ObjectState):
         super().save()
 
     def restore(self) -> None:
-        """Sets the attributes to those of the last commit. If its arrays were donated since, this rank receives the
-        state of another rank in the next synchronisation."""
+        """Sets the attributes to those of the last commit. If arrays of that commit were donated since, this rank
+        receives the state of another rank in the next synchronisation."""
         self._lost = _donated(self._saved_state)
         super().restore()
 
@@ -57,9 +57,9 @@ def _donated(attributes: Dict[str, Any]) -> Optional[str]:
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`horovod._elastic.run` that turns the failure of a collective inside `jax.jit` into a HorovodInternalError. All
-    ranks must call the function. After each change of the ranks JAX compiles again, since compiled functions have
-    shapes for one number of ranks."""
+    """Decorates as `horovod._elastic.run` does, and turns the failure of a collective inside `jax.jit` into a
+    HorovodInternalError. All ranks must call the decorated function. After each change of the ranks JAX compiles again,
+    since compiled functions have shapes for one number of ranks."""
     return _elastic.run_with(func, _restart, horovod_errors)
 
 

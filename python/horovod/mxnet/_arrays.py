@@ -26,7 +26,7 @@ def number_of(array: Any) -> Optional[int]:
 
 
 def check(array: Any, what: str) -> None:
-    """Raises, in one sentence, unless `array` is dense, in host memory or on a GPU, with a known dtype."""
+    """Raises an error of one sentence unless `array` is dense, in host memory or on a GPU, with a known dtype."""
     if not isinstance(array, mxnet.nd.NDArray):
         raise ValueError(f"{what}: expected an mxnet.nd.NDArray, not a {type(array).__name__}.")
     if array.stype != "default":

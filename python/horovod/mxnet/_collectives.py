@@ -8,8 +8,8 @@ Rules for all of them:
   or bool.
 * allreduce, broadcast, and their in-place and group forms return at once. MXNet's engine orders them with all
   operations that read or write the arrays, and a read waits for them. A call waits for an earlier call of the same
-  name. It also waits for its own result if arrays of a group share memory, with NaiveEngine, and if an array is on a
-  GPU: such arrays travel through host memory.
+  name. A call also waits for its own result in these cases: arrays of a group share memory; MXNet uses NaiveEngine; or
+  an array is on a GPU, and travels through host memory.
 * The other collectives wait for MXNet's pending work on the arrays, and return with the result.
 * The forms that end in `_` write into their arguments. `priority` is for existing scripts.
 * MXNet records no call for gradients.
@@ -17,8 +17,8 @@ Rules for all of them:
   Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is not initialised.
 * A call that returned at once raises errors other than bad arguments as MXNetError where a result is read.
   After the loss of a rank, later calls raise HorovodInternalError too.
-* `hvd.shutdown()` and the end of a program wait for calls that returned at once. They end calls that still wait for
-  other ranks once no call has completed for HOROVOD_STALL_CHECK_TIME_SECONDS (60; 0: never).
+* `hvd.shutdown()` and the end of a program wait for calls that returned at once, but abandon calls that wait for
+  other ranks when no call has completed for HOROVOD_STALL_CHECK_TIME_SECONDS (60; 0: never).
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _is_sendable(
 def _collect(
     name: str, tensors: Sequence[Array], in_place: bool, is_sendable: bool, start: Callable[[Any], int]
 ) -> List[Array]:
-    """Calls `start` with a module of array functions, once the arrays are computed. Returns the results at once if
-    MXNet's engine orders the call and `start` need not raise here."""
+    """Calls `start` with a module of array functions when the arrays are computed, and returns the results. Returns at
+    once if MXNet's engine orders the call and the caller does not need an error here."""
     if not is_sendable or not _engine.can_order(tensors):
         _engine.wait_for(name)
         results = _ops.run(start(_arrays))

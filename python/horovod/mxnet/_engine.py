@@ -2,7 +2,7 @@
 
 To the engine, each collective is an asynchronous operation that reads and changes arrays: only later computations on
 these arrays wait for it. After a failure, reading an array that the collective changes raises MXNetError. The next
-`reduce` raises the original error of a `reduce`; after the loss of a rank, every later call raises it.
+`reduce` raises the original error of a `reduce`; after the loss of a rank, every later call raises that error.
 """
 
 from __future__ import annotations

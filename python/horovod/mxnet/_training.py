@@ -160,7 +160,7 @@ def _redirect_once() -> None:
 
 
 def _clip(original: Callable[..., Any], arrays: Any, *args: Any, **kwargs: Any) -> Any:
-    """Calls clip_global_norm; refuses gradients that the ranks have not reduced."""
+    """Replaces `clip_global_norm`: raises an error if the ranks have not reduced the gradients yet."""
     ids = {id(array) for array in arrays}
     for trainer in list(_trainers):
         trainer._check_reduced(ids)
@@ -192,7 +192,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
     ) -> None:
         """`params`, `optimizer`, `optimizer_params`: as for mxnet.gluon.Trainer. `compression`: the type of gradients
         in transfer, `Compression.none` or `.fp16`. `prefix`: begins the gradients' names, for two trainers in one
-        program. For the others see `DistributedOptimizer`. Raises ValueError for invalid arguments."""
+        program. For other arguments see `DistributedOptimizer`. Raises ValueError for invalid arguments."""
         if not isinstance(optimizer, (str, mxnet.optimizer.Optimizer)):
             raise ValueError(
                 "DistributedTrainer takes an mxnet.optimizer.Optimizer or the name of one, "
@@ -252,7 +252,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
 
 
 def _once_initialized(param: Any, then: Callable[[Any], None]) -> None:
-    """Calls `then(data)` as soon as a parameter of unknown shape has values."""
+    """Makes the parameter, whose shape is unknown, call `then(data)` when it gets its values."""
     plain = param._init_impl
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -267,8 +267,8 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] 
     """Overwrites parameters with those of the rank `root_rank`; all ranks must call it.
 
     `params`: a dict of arrays, or Gluon's `collect_params()`, with the same names and shapes on all ranks; parameters
-    whose shapes are not known yet are broadcast when they get values. `prefix`: begins their names, for two models in
-    one program. Raises ValueError for anything else.
+    whose shapes are not known yet are broadcast when they get values. `prefix`: begins the parameters' names, for two
+    models in one program. Raises ValueError if `params` is of another type.
     """
     if not hasattr(params, "items"):
         raise ValueError(

@@ -73,7 +73,7 @@ def run(
     Returns the list of the results, in the order of ranks; for an elastic job, the results of the last generation,
     which has at least `min_num_proc` ranks.
 
-    Raises RemoteError, a RuntimeError, when the function raised on a rank. Its message contains the rank's traceback,
+    Raises RemoteError, a RuntimeError, when the function raised on a rank. The message contains the rank's traceback,
     its cause is the exception, and the launcher has ended the other ranks. Raises RuntimeError with the launcher's
     message when the job could not start or a rank died, and ValueError for arguments that contradict each other.
     """

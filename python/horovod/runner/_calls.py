@@ -1,6 +1,6 @@
 """Messages between `horovod.run` and its ranks: the function to the ranks, and results or errors back.
 
-The messages are pickles, which run code when they are read. They come only from the job's store, which
+The messages are pickles, which run code when they are read. This module reads messages only from the job's store, which
 signs every response with the job's secret. All ranks have this secret, so each rank also signs its result
 with a key of its own.
 """

@@ -40,7 +40,7 @@ class RemoteError(RuntimeError):
 
 
 class _Launcher:
-    """The child process. Its messages go to this process's standard error."""
+    """The child process horovodrun, whose messages go to this process's standard error."""
 
     def __init__(self, flags: List[str], python: str) -> None:
         ours, its = (keep_from_children(_above_standard(end)) for end in socket.socketpair(socket.AF_UNIX))
@@ -160,8 +160,8 @@ def _environment() -> Dict[str, str]:
 
 
 def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elastic: bool = False) -> List[Any]:
-    """Starts a job whose ranks make the call, and returns the result of each rank. `is_elastic`: `ranks` is the minimum
-    number of results from the last generation."""
+    """Starts a job whose ranks make the call, and returns the result of each rank, by rank. `is_elastic`: the number of
+    ranks may change, and `ranks` is the least number of results; only the last generation's results are returned."""
     launcher = _Launcher(flags, python)
     try:
         outcomes = _collect(launcher, call, None if is_elastic else ranks)

@@ -1,7 +1,7 @@
 """A client of the job's store (rendezvous/PROTOCOL.md), for the messages of `horovod.run` and groups of torch.
 
-Both ends prove with each request that they know the job's secret, so the values come from the job. Imports no framework
-and does not need the library.
+Client and server prove with each request that they know the job's secret, so the values come from the job. Imports no
+framework and does not need the library.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def connect(place: str, timeout: float = 30.0) -> Any:
 
 
 class _Connection:
-    """One connection. It signs requests, and accepts only signed responses."""
+    """One connection to the store: signs requests, and accepts only signed responses."""
 
     def __init__(self, opened: Any, secret: bytes, limited: bool) -> None:
         self._socket, self._limited = opened, limited

@@ -43,8 +43,8 @@ def _run(args: Any) -> Optional[List[Any]]:
 
 
 def run_commandline() -> None:
-    """Replaces this process by the launcher, with this process's arguments. Raises FileNotFoundError if it is
-    missing."""
+    """Replaces this process by the launcher, with this process's arguments. Raises FileNotFoundError if the
+    launcher is missing."""
     program = _program.find()
     os.execv(program, [program, *sys.argv[1:]])
 

@@ -115,9 +115,9 @@ def _input(function: FuncGraph) -> tf.Tensor:
 
 
 def number_of_gradient(op: Any, graph: tf.Graph) -> Optional[tf.Tensor]:
-    """Returns the number for the gradient of an operation. It contains the number of the operation's call, because one
-    function computes the gradients of all calls. Several gradients of one call are several calls of that function, each
-    with its own number."""
+    """Returns the call number for the gradient of an operation. The number contains the number of the operation's call,
+    because one function computes the gradients of all calls. Several gradients of one call are several calls of that
+    function, each with its own number."""
     if not op.type.endswith("InCall"):
         return None
     forward = op.inputs[-1]  # a tape passes another object in place of the operation, without the attribute `graph`

@@ -11,7 +11,7 @@ Rules for all of them:
   only Sum and Average reduce; else ValueError. Tensors travel through host memory.
 * Every collective is differentiable. The gradient is again a collective, so every rank must compute it.
 * `tf.vectorized_map`, and `jacobian` of a tape, send one allreduce or broadcast request for all iterations.
-  They raise NotImplementedError for other collectives and for Adasum.
+  For other collectives and for Adasum, these functions raise NotImplementedError.
 * In a graph of TensorFlow 1 the iterations of a loop (`tf.while_loop`, `tf.map_fn`, `tf.scan`, an RNN) may run at once:
   ranks match equal iterations. A function that `tf.data` calls several times at once (`num_parallel_calls`) has no such
   number, and must not contain a collective: tf.errors.InvalidArgumentError when the graph is built.
@@ -114,8 +114,8 @@ def _allreduce_sparse(
 
 
 def _scaled(values: tf.Tensor, factor: float, size: Optional[tf.Tensor]) -> tf.Tensor:
-    """Returns values times `factor`, of the same type: integers are truncated towards zero. With `size`, divides by it,
-    and integers become floats, as with TensorFlow's `/`: float32 from 8 and 16 bits, else float64."""
+    """Returns values times `factor`, of the same type: integers are truncated towards zero. With `size`, also divides
+    by `size`, and integers become floats, as with TensorFlow's `/`: float32 from 8 and 16 bits, else float64."""
     exact = values.dtype
     if exact.is_integer:
         exact = tf.float32 if size is not None and exact.size < 4 else tf.float64
@@ -177,8 +177,8 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: Optional[str] = None,
 ) -> List[Any]:
-    """`allreduce` of a list of tensors as one request: the ranks reduce all of them or none. Separate requests reduce
-    tf.IndexedSlices in the list. An empty list makes no request, and returns an empty list."""
+    """Reduces a list of tensors by `allreduce` as one request: the ranks reduce all of them or none. Separate requests
+    reduce tf.IndexedSlices in the list. An empty list makes no request, and returns an empty list."""
     op = choose_op(average, op)
     _reduced.note()
     if not isinstance(tensors, (list, tuple)):
@@ -232,7 +232,7 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> List[tf.Tensor]:
-    """`allgather` of a list of tensors as one request."""
+    """Gathers a list of tensors by `allgather` as one request."""
     number = _nodes.group_of(process_set)
     sent = _members("allgather", tensors)
     tensor_name = _nodes.node_name("HorovodAllgather", name, sent, ignore_name_scope)
@@ -246,7 +246,7 @@ def grouped_broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> List[tf.Tensor]:
-    """`broadcast` of a list of tensors as one request."""
+    """Broadcasts a list of tensors by `broadcast` as one request."""
     number = _nodes.group_of(process_set)
     sent = _members("broadcast", tensors)
     tensor_name = _nodes.node_name("HorovodBroadcast", name, sent, ignore_name_scope)
@@ -335,8 +335,8 @@ def grouped_reducescatter(
     name: Optional[str] = None,
     ignore_name_scope: bool = False,
 ) -> List[tf.Tensor]:
-    """`reducescatter` of a list of tensors as one request. An empty list makes no request, and returns
-    one."""
+    """Reduces a list of tensors by `reducescatter` as one request. An empty list makes no request, and returns
+    an empty list."""
     number = _nodes.group_of(process_set)
     check_compression(compression)
     _reduced.note()
@@ -377,6 +377,6 @@ def local_size_op(name: Optional[str] = None) -> tf.Tensor:
 
 
 def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """1 when this process is a member of the set, else 0, as a scalar int32 tensor, evaluated when the
+    """Returns 1 if this process is a member of the set, else 0, as a scalar int32 tensor, evaluated when the
     graph runs."""
     return _nodes.number(4, process_set_id, name)

@@ -37,7 +37,7 @@ def _add(total: tf.Variable, value: Any, is_first: Any, combine: Any) -> Any:
 
 
 class _Sum:
-    """The sum of one variable's gradients. It is an IndexedSlices if the first gradient is one."""
+    """The sum of one variable's gradients; an IndexedSlices if the first gradient is one."""
 
     def __init__(self, variable: Any, grad: Any) -> None:
         self.variable = variable

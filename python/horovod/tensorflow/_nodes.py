@@ -336,8 +336,8 @@ def _described(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
 
 
 def _register(collective: str) -> Callable[[Callable[..., List[Any]]], Callable[..., List[Any]]]:
-    """Registers a gradient function: from the operation and the gradients of its results to the gradients of its
-    tensors and splits."""
+    """Returns a decorator that registers a gradient function. The function gets the operation and the gradients of its
+    results, and returns the gradients of its tensors and splits."""
 
     def register(gradient: Callable[..., List[Any]]) -> Callable[..., List[Any]]:
         name = f"Horovod{collective.capitalize()}"

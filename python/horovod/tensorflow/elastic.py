@@ -31,8 +31,8 @@ def _errors() -> Iterator[None]:
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`horovod._elastic.run` that turns TensorFlow's UnknownError of our operations into a HorovodInternalError. All
-    ranks must call the function."""
+    """Decorates as `horovod._elastic.run` does, and turns TensorFlow's UnknownError of our operations into a
+    HorovodInternalError. All ranks must call the decorated function."""
     return _elastic.run_with(func, init, _errors)
 
 
@@ -66,9 +66,9 @@ class _InSession:
 class TensorFlowState(_impl.VariablesState):
     """Variables of TensorFlow, and keyword arguments as attributes.
 
-    In a graph of TensorFlow 1, `variables` defaults to all global variables of the graph. They must be initialised, and
-    are read and set in `session`, by default the default session. Raises ValueError without variables in eager
-    execution, and without a session in a graph.
+    In a graph of TensorFlow 1, `variables` defaults to all global variables of the graph. The variables must be
+    initialised, and are read and set in `session`, by default the default session. Raises ValueError without variables
+    in eager execution, and without a session in a graph.
     """
 
     def __init__(self, variables: Optional[Sequence[tf.Variable]] = None, session: Any = None, **kwargs: Any) -> None:

@@ -104,7 +104,7 @@ def broadcast_object(
 def broadcast_object_fn(
     root_rank: int = 0, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[Any], Any]:
-    """`broadcast_object` with all arguments but the object."""
+    """Returns a function that calls `broadcast_object` for an object, with these other arguments."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 

@@ -43,7 +43,7 @@ class _DistributedGradientTape(tf.GradientTape):
         unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
         use_generic_names: bool = False,
     ) -> Any:
-        """tf.GradientTape.gradient, reduced over all ranks; all ranks must call it.
+        """Returns the result of tf.GradientTape.gradient, reduced over all ranks; all ranks must call it.
 
         `use_generic_names`: operation names depend on the gradients' order instead of the names of tensors, for ranks
         whose models use different names."""
@@ -93,8 +93,9 @@ def make_allreduce_grads_fn(
     process_set: ProcessSet = global_process_set,
 ) -> Callable[..., List[Any]]:
     """Returns the function that reduces lists of gradients, with the arguments of `DistributedGradientTape`, for
-    scripts with their own optimizers. It takes the gradients, their variables and `use_generic_names`; None stays None.
-    `name` and the devices are accepted for existing scripts. Raises ValueError for invalid arguments."""
+    scripts with their own optimizers. The function takes the gradients, their variables and `use_generic_names`; a
+    gradient of None stays None. `name` and the devices are accepted for existing scripts. Raises ValueError for
+    invalid arguments."""
     reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set).checked()
 
     def allreduce_grads(
@@ -151,7 +152,7 @@ def PartialDistributedGradientTape(
     local_layers: Optional[Any] = None,
     scale_local_gradients: bool = True,
 ) -> tf.GradientTape:
-    """A `DistributedGradientTape` that does not reduce the gradients of `local_layers`, a built layer
+    """Returns a `DistributedGradientTape` that does not reduce the gradients of `local_layers`, a built layer
     or a list of built layers."""
     tape = DistributedGradientTape(
         gradtape,

@@ -41,7 +41,7 @@ def _allreduce(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """`allreduce` with the order of arguments that some scripts use; the default reduction is Sum."""
+    """Calls `allreduce`. Has the order of arguments that some scripts use; the default reduction is Sum."""
     return _collectives.allreduce(
         tensor,
         name=name,
@@ -62,7 +62,7 @@ def _grouped_allreduce(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> List[Any]:
-    """`grouped_allreduce` with the order of arguments and the default of `_allreduce`."""
+    """Calls `grouped_allreduce`. Has the order of arguments and the default of `_allreduce`."""
     return _collectives.grouped_allreduce(
         tensors,
         name=name,

@@ -81,7 +81,7 @@ class Attributes(Copied):
 
     @property
     def op(self) -> int:
-        """The reduction."""
+        """The reduction of the gradients: Average, Sum or Adasum."""
         return self._options.op
 
     @property
@@ -96,7 +96,7 @@ class Attributes(Copied):
 
     @property
     def sparse_as_dense(self) -> bool:
-        """Whether the ranks reduce sparse gradients as dense gradients."""
+        """True if the ranks reduce sparse gradients as dense gradients."""
         return self._options.sparse_as_dense
 
     @property

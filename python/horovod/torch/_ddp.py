@@ -37,7 +37,8 @@ def owns(param: torch.Tensor) -> bool:
 
 
 def watch(watcher: Any) -> None:
-    """While `watcher` lives, calls `watcher.released()` whenever a module has taken over parameters."""
+    """Registers `watcher`, whose method `released()` is called whenever a module has taken over parameters, while the
+    object lives."""
     _watchers.add(watcher)
 
 

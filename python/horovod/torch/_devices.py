@@ -1,6 +1,6 @@
-"""Tensors in GPU memory. If the process set has a backend for them (NCCL, which HOROVOD_GPU_OPERATIONS or a trial
-chooses), the runtime receives them with an event of their stream. Otherwise they travel through pinned host memory:
-streams of this module copy them, and no thread waits for a stream.
+"""Tensors in GPU memory. If the process set has a GPU backend (NCCL, which HOROVOD_GPU_OPERATIONS or a trial selects),
+the runtime receives such tensors with an event of their stream. Otherwise the tensors travel through pinned host
+memory: streams of this module copy the data, and no thread waits for a stream.
 
 Tests have run this module with a test double of CUDA, but not yet on a GPU.
 """

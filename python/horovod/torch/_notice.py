@@ -56,8 +56,8 @@ class Notice:
         self._changed[name] = f"{grad.dtype} of shape {list(grad.shape)}{', sparse' if grad.is_sparse else ''}"
 
     def choose_carrier(self, reducer: Any) -> Optional[PackedBucket]:
-        """Returns the bucket that carries the notice, or None. All ranks choose the same bucket. It is submitted last,
-        because the submission of other buckets may add to the notice."""
+        """Returns the bucket that carries the notice, or None. All ranks choose the same bucket, and submit this
+        bucket last, because the submission of other buckets may add to the notice."""
         self.carrier = _carrier(reducer)
         return self.carrier
 

@@ -99,8 +99,8 @@ class GradientReducer:
         self._make_buckets(named)
 
     def _make_buckets_again(self) -> None:
-        """Makes new buckets for the present parameters. All ranks do so at the same time, because the buckets' names
-        change."""
+        """Makes new buckets for the current parameters. All ranks must do this at the same step, because the buckets'
+        names change."""
         for hook in self._hooks:
             hook.remove()
         self.buckets, self._hooked, self._hooks, self._frozen = [], [], [], []
@@ -302,8 +302,8 @@ class GradientReducer:
         )
 
     def reduce_early(self) -> None:
-        """Reduces the gradients for a function that reads them before the step. After the step they are already
-        reduced, so a single rank may read them."""
+        """Reduces the gradients for a function that reads them before the step. After the step the gradients are
+        already reduced, so a single rank may read them."""
         step = self.step
         if step.state is STEPPED and not self._are_of_the_step():
             step.end(IDLE)
@@ -333,7 +333,8 @@ class GradientReducer:
         return self.step.has_read_none and self._are_dropped()
 
     def end_step(self, state: State) -> None:
-        """Ends the step: IDLE if the step is abandoned; STEPPED if the present gradients belong to it."""
+        """Ends the step. `state`: IDLE if the step is abandoned; STEPPED if the current gradients belong to the
+        step."""
         self.step.end(state)
         self._mark_step()
 
@@ -378,7 +379,7 @@ class GradientReducer:
         step.to(end)
 
     def _count(self) -> None:
-        """Counts a reduction whose requests all ranks send."""
+        """Counts a reduction that all ranks run, which decides when the replicas are compared."""
         replicas = self.replicas
         replicas.count += 1
         if replicas.count == replicas.next_count:
@@ -468,7 +469,7 @@ class GradientReducer:
 
     def drain(self) -> None:
         """Waits for the work in flight and prepares for the next step, also after a failure. If a signal handler raises
-        meanwhile, a second call continues at that point.
+        meanwhile, a second call completes the interrupted one.
         """
         raised: Optional[BaseException] = None
         try:

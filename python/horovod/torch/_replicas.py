@@ -34,7 +34,8 @@ class ReplicaModel:
         return [[reducer.names[id(param)] for param in bucket.params] for bucket in reducer.buckets]
 
     def parameters(self) -> List[Tuple[str, torch.Tensor]]:
-        """Omits parts of larger tensors and parameters marked as local, which differ between ranks by design."""
+        """Returns parameters by name. Omits parts of larger tensors and parameters marked as local, which differ
+        between ranks by design."""
         reducer: Any = self._reducer()
         return [
             (reducer.names[id(param)], param)

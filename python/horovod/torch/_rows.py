@@ -64,7 +64,7 @@ class HorovodAllgather(torch.autograd.Function):
 
 
 def _own_rows(gathered: Sequence[torch.Tensor], rows: Sequence[int], process_set: ProcessSet) -> List[torch.Tensor]:
-    """Returns this rank's part of each gathered tensor, in which this rank has `rows` rows. It is a collective."""
+    """Returns this rank's rows of each gathered tensor: `rows[i]` rows of tensor i. All ranks must call it."""
     table = _ops.run(allgather_async(torch.tensor([rows], device="cpu"), process_set=process_set))
     starts = table[: process_set.rank()].sum(0).tolist()
     return [tensor.narrow(0, start, count) for tensor, start, count in zip(gathered, starts, rows)]

@@ -20,7 +20,7 @@ from horovod.torch._rows import sparse_gradient_async
 
 class SparseGradients:
     """Makes requests for sparse gradients, or with `as_dense` makes them dense before the reduction and sparse after
-    it. The thread of the backward pass, or of the step, calls it."""
+    it. The thread of the backward pass, or of the step, calls this object."""
 
     def __init__(self, op: int, process_set: ProcessSet, as_dense: bool) -> None:
         self._op = op
@@ -59,7 +59,7 @@ class SparseGradients:
         return self._known.get(param) or param.grad.sparse_dim()
 
     def start(self, name: str, param: torch.Tensor) -> Callable[[], None]:
-        """Starts the sum of a gradient, which is sparse, dense or missing. Returns a function that waits for it."""
+        """Starts the sum of a gradient (sparse, dense or missing). Returns a function that waits for the sum."""
         if self._op not in (Average, Sum):
             raise ValueError(f"{name}: sparse gradients can be reduced by Average and Sum only.")
         grad = torch.zeros_like(param) if param.grad is None else param.grad

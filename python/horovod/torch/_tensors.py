@@ -44,7 +44,7 @@ def is_complex(tensor: torch.Tensor) -> bool:
 
 
 def check(tensor: torch.Tensor, what: str) -> None:
-    """Raises, in one sentence, unless `tensor` lies densely in host memory with a known dtype."""
+    """Raises an error of one sentence unless `tensor` lies densely in host memory with a known dtype."""
     check_kind(tensor, what)
     if not tensor.is_cpu:
         raise HorovodUnimplementedError(

@@ -35,7 +35,7 @@ class _State:
 
 
 def watch(reducer: Any) -> None:
-    """Calls the methods of `reducer` while it lives."""
+    """Registers `reducer`, whose methods the functions of this module call while the object lives."""
     _watchers.append(weakref.ref(reducer, _watchers.remove))
 
 
@@ -85,8 +85,8 @@ def _owners(tensors: Iterable[torch.Tensor]) -> List[Any]:
 
 
 def _reads_gradients(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls a function whose first argument is a parameter, or several, after their reduction. A hook that clips during
-    a backward pass gets unreduced gradients."""
+    """Reduces the gradients of the parameters in the first argument, then calls `original`. During a backward pass, as
+    in a hook that clips gradients, does not reduce first."""
     if _watchers and not _is_in_pass():
         if args:
             first, rest = args[0], args[1:]

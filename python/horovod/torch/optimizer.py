@@ -82,7 +82,7 @@ class _DistributedOptimizer(Attributes):
         gets the mean loss (with op=Sum the sum) in the form of the closure's number or tensor; all ranks must evaluate
         it equally often. Gradients that exist before the first evaluation are reduced too, except with op=Sum and
         Product. If a signal handler raises in the first evaluation, or during the reduction of its gradients, the next
-        call continues at that point.
+        call continues the interrupted one.
         """
         if not self._should_synchronize:
             self._end_step(STEPPED)
@@ -149,7 +149,7 @@ class _DistributedOptimizer(Attributes):
 
     def _shared(self, loss: Any) -> Callable[[], Any]:
         """Returns a function that returns the loss reduced over all ranks, because the next step of LBFGS or of a line
-        search depends on it."""
+        search depends on the loss."""
         return _closures.share_loss(loss, self._reducer) if self._reducer.buckets else lambda: loss
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
@@ -271,7 +271,7 @@ def DistributedOptimizer(
     """Returns an optimizer like `optimizer` whose `step` uses gradients reduced over all ranks.
 
     The result is an instance of a subclass of the optimizer's class, with `synchronize`, `skip_synchronize` and
-    `set_backward_passes_per_step`. It shares the optimizer's options and state. The reduction of a large gradient
+    `set_backward_passes_per_step`, and shares the optimizer's options and state. The reduction of a large gradient
     starts as soon as backward has computed it. One request reduces small gradients after backward; its name contains
     the first gradient's name and the number of the others. Gradients that persist between steps
     (`zero_grad(set_to_none=False)`) move into memory that the ranks of a host share: read `param.grad` in each step

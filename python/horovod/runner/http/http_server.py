@@ -15,8 +15,8 @@ class RendezvousServer:
     """A rendezvous server for workers with the original's variables, HOROVOD_GLOO_RENDEZVOUS_ADDR and
     HOROVOD_GLOO_RENDEZVOUS_PORT: the program horovod-rendezvous as a child, which ends with this process.
 
-    Its requests are not signed: on this host it serves this user and root, and on other hosts every client that reaches
-    its port. `horovodrun` and `horovod.run` need no such server.
+    Requests need no signature: the server accepts every client from other hosts that reaches its port, and on this host
+    only this user and root. `horovodrun` and `horovod.run` need no such server.
     """
 
     def __init__(self, verbose: int = 0, *, address: str = "", port_range: Optional[str] = None) -> None:

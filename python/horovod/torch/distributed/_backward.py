@@ -1,8 +1,8 @@
-"""The works for whose futures DistributedDataParallel waits at the end of a backward pass.
+"""Completes the collectives that DistributedDataParallel starts during a backward pass (its `Work` objects).
 
-The C++ code of DistributedDataParallel starts these works during the pass, and only waits for them at its end. The
-thread of the pass completes them in the order of their start, so that no other thread has to wake up or competes for
-the core during the pass.
+DistributedDataParallel waits for the futures of these works at the end of the pass only. The thread that runs the pass
+therefore completes the works then, in the order of their start: no other thread has to wake up, or competes for the
+core, during the pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _engine: Any = torch.autograd.Variable._execution_engine
 
 
 class _Works(threading.local):
-    has_ended = False  # whether a pass has ended since the last call
+    has_ended = False  # a pass has ended since the last call of takes_step()
 
     def __init__(self) -> None:
         self.open: Deque[Any] = collections.deque()
@@ -39,8 +39,8 @@ def is_caller(depth: int) -> bool:
 
 
 def take(work: Any) -> bool:
-    """Returns whether the thread completes the work at the end of its backward pass. get_future calls it: Python code
-    such as a communication hook may need the future earlier."""
+    """Queues the work for the end of this thread's backward pass. Returns False if no C++ code runs such a pass: then
+    the caller, `Work.get_future`, completes the work earlier, because Python code (a communication hook) needs it."""
     if not is_caller(3):
         return False
     try:

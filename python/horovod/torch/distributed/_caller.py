@@ -1,4 +1,4 @@
-"""Calls the runtime for a group: each call has a number, a time limit and a work."""
+"""Submits the collectives of a group to the runtime: each call has a number, a time limit and a `Work` object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_TIME = datetime.timedelta(0)
 
 
 class Caller:
-    """Calls the collectives of one group. The n-th call is the same operation on all ranks."""
+    """Submits the collectives of one group. The n-th call is the same operation on all ranks."""
 
     def __init__(self, place: _ranks.Place, rank: int, size: int, timeout: datetime.timedelta, backend: str) -> None:
         self.place, self.rank, self.size = place, rank, size
@@ -51,8 +51,8 @@ class Caller:
         elements: Optional[int] = None,
         **arguments: Any,
     ) -> Work:
-        """Calls a collective of the runtime with the arguments of _calls.submit. `like` defaults to the source, and
-        `elements` to all its elements. `after` runs once the collective is complete."""
+        """Submits a collective with the arguments of _calls.submit. `like` defaults to the source, and
+        `elements` to the number of the source's elements. `after` runs once the collective is complete."""
         if like is None:
             like = source
         if elements is None:

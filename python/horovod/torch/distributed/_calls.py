@@ -1,5 +1,5 @@
-"""The calls of one group in the runtime. They need no names, because the n-th call is the same operation on all
-members."""
+"""Submits the calls of one group to the runtime. The calls need no names, because the n-th call is the same operation
+on all members."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def submit(
     factor: float = 1.0,
     counts: Optional[List[int]] = None,
 ) -> int:
-    """Calls a collective, and returns its handle. `elements`: hvd_group_call.count, in elements of the dtype of `like`,
-    as `counts` are. `source` and `target` are dense; None where this rank has none. `seconds`: the longest wait for
-    earlier work that uses their memory. `tag`: of a reduction, SPARSE, or from `tag_of_sizes`."""
+    """Submits a collective, and returns its handle. `elements`: hvd_group_call.count. `elements` and `counts` are in
+    elements of the dtype of `like`. `source` and `target` are dense tensors; None where this rank has none. `seconds`:
+    the longest wait for earlier work on their memory. `tag`: of a reduction, SPARSE, or from `tag_of_sizes`."""
     dtype, parts, other = _tensor_bytes.form_of(like) if like is not None else _tensor_bytes.BYTES
     handle: int = _native.group_submit(
         group,

@@ -50,7 +50,8 @@ class Completer:
             self.add(None)
 
     def leave(self) -> None:
-        """Called before a wait. If this thread runs a future's callback, another thread continues its work."""
+        """Lets another thread continue this thread's work if this thread runs a future's callback. Call before a
+        wait."""
         if self._is_this_thread():
             self._start()
 
@@ -60,8 +61,8 @@ class Completer:
         self._thread.start()
 
     def end(self) -> None:
-        """Ends the threads at exit. Torch releases Python's lock while it completes a future. After Python has ended,
-        it would end a thread that requests the lock within torch's C++ code, which aborts the process."""
+        """Ends the threads at exit. Torch releases Python's lock while it completes a future. After the end of
+        Python, a thread that requests the lock within torch's C++ code would be ended, which aborts the process."""
         threads, self._thread = self._threads, None
         self._new.put(None)  # a thread may be waiting for a new work
         until = time.monotonic() + self._AT_EXIT

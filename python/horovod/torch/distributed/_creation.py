@@ -151,7 +151,7 @@ def _stay_uncompiled() -> None:
 
 
 def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, kind: Any = HorovodProcessGroup) -> Any:
-    """Returns this rank's part in the group that torch is creating."""
+    """Returns this rank's process group object for the group that torch is creating."""
     _stay_uncompiled()
     wish = _current.wish
     if wish is None:
@@ -260,7 +260,7 @@ class GlooStandIn(HorovodProcessGroup):
 
 @contextlib.contextmanager
 def _adapted(stands_for_gloo: bool) -> Iterator[None]:
-    """Within the block, torch creates groups of this backend."""
+    """Makes torch create groups of this backend within the block."""
     # torch's flight recorder queries C++ for the name of the group, which has no C++ backend.
     functions: Dict[str, Any] = {"_maybe_attach_flight_recorder": lambda *_, **__: None}
     if stands_for_gloo:

@@ -63,7 +63,7 @@ class Described(dist.ProcessGroup):
     rank, size = getRank, getSize
 
     def getGroupName(self) -> str:
-        """torch's name of the group."""
+        """Returns torch's name of the group."""
         return self._caller.name
 
     def setGroupName(self, name: str) -> None:
@@ -85,7 +85,7 @@ class Described(dist.ProcessGroup):
     group_desc = property(getGroupDesc)
 
     def get_group_store(self) -> Any:
-        """torch's store of the group."""
+        """Returns torch's store of the group."""
         return self._store
 
     @property

@@ -44,7 +44,7 @@ def _one(tensors: Any, what: str) -> Any:
 
 
 class HorovodProcessGroup(Described):
-    """This rank's part in a group. Handles tensors in host memory; other devices may have other backends."""
+    """A process group as this rank uses it. Handles tensors in host memory; other devices may have other backends."""
 
     def __init__(self, place: _ranks.Place, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(place, store, rank, size, timeout)
@@ -63,8 +63,8 @@ class HorovodProcessGroup(Described):
                 work.wait()
 
     def shutdown(self) -> None:
-        """Ends the group; the default group also ends the runtime if it started it. First completes the started calls,
-        within the group's timeout and unless the job fails."""
+        """Ends the group; the default group also ends the runtime if it has started the runtime. First completes the
+        started calls, within the group's timeout and unless the job fails."""
         try:
             # torch may end the default group, and thereby the runtime, before the other groups.
             for group in list(_groups) if self._place.is_default else [self]:
@@ -110,7 +110,7 @@ class HorovodProcessGroup(Described):
     # ---- collectives ----
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
-        """torch.distributed.all_reduce."""
+        """Implements torch.distributed.all_reduce."""
         tensor = tensors[0] if tensors.__class__ is list and len(tensors) == 1 else _one(tensors, "all_reduce")
         reduction = _reductions.of(opts.reduceOp if opts.__class__ is _AllreduceOptions else opts)
         if not tensor.is_cpu and self._elsewhere(tensor):
@@ -132,7 +132,7 @@ class HorovodProcessGroup(Described):
         return _reducing.reduce_in_place(self._caller, "all_reduce", [tensor], reduction, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
-        """torch.distributed.all_reduce_coalesced."""
+        """Implements torch.distributed.all_reduce_coalesced."""
         reduction = _reductions.of(getattr(opts, "reduceOp", None))
         if tensors and self._elsewhere(tensors[0]):
             return super().allreduce_coalesced(tensors, opts)
@@ -141,7 +141,7 @@ class HorovodProcessGroup(Described):
         return _reducing.reduce_in_place(self._caller, "all_reduce_coalesced", tensors, reduction, opts)
 
     def reduce(self, tensors: Any, opts: Any = None, *more: Any) -> Any:
-        """torch.distributed.reduce."""
+        """Implements torch.distributed.reduce."""
         tensor = _one(tensors, "reduce")
         if self._elsewhere(tensor):
             return super().reduce(tensors, opts)
@@ -171,7 +171,7 @@ class HorovodProcessGroup(Described):
         )
 
     def broadcast(self, tensors: Any, opts: Any = None, *more: Any) -> Any:
-        """torch.distributed.broadcast."""
+        """Implements torch.distributed.broadcast."""
         tensor = _one(tensors, "broadcast")
         if not tensor.is_cpu and self._elsewhere(tensor):
             return super().broadcast(tensors, opts)
@@ -185,7 +185,7 @@ class HorovodProcessGroup(Described):
         return self._caller.call("broadcast", Op.BROADCAST, dense, dense, [tensor], opts, after, keep=tensor, root=root)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """torch.distributed.all_gather."""
+        """Implements torch.distributed.all_gather."""
         tensor = _one(inputs, "all_gather")
         if self._elsewhere(tensor):
             return super().allgather(outputs, inputs, opts)
@@ -201,7 +201,7 @@ class HorovodProcessGroup(Described):
     all_gather_single = _allgather_base
 
     def allgather_coalesced(self, output_lists: Any, inputs: Tensors, opts: Any = None) -> Any:
-        """torch.distributed.all_gather_coalesced."""
+        """Implements torch.distributed.all_gather_coalesced."""
         if inputs and self._elsewhere(inputs[0]):
             return super().allgather_coalesced(output_lists, inputs, opts)
         if len(output_lists) != self._caller.size:
@@ -218,7 +218,7 @@ class HorovodProcessGroup(Described):
         )
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """Several of torch.distributed.all_gather_into_tensor."""
+        """Implements several calls of torch.distributed.all_gather_into_tensor at once."""
         if inputs and self._elsewhere(inputs[0]):
             return super().allgather_into_tensor_coalesced(outputs, inputs, opts)
         return _moving.gather(
@@ -233,7 +233,7 @@ class HorovodProcessGroup(Described):
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, *more: Any) -> Any:
-        """torch.distributed.reduce_scatter."""
+        """Implements torch.distributed.reduce_scatter."""
         output = _one(outputs, "reduce_scatter")
         if self._elsewhere(output):
             return super().reduce_scatter(outputs, inputs, opts)
@@ -260,7 +260,7 @@ class HorovodProcessGroup(Described):
     reduce_scatter_single = _reduce_scatter_base
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """Several of torch.distributed.reduce_scatter_tensor."""
+        """Implements several calls of torch.distributed.reduce_scatter_tensor at once."""
         if inputs and self._elsewhere(inputs[0]):
             return super().reduce_scatter_tensor_coalesced(outputs, inputs, opts)
         rows = [_moving.in_rows(self._caller, tensor, "reduce_scatter_tensor_coalesced") for tensor in inputs]
@@ -283,7 +283,7 @@ class HorovodProcessGroup(Described):
         input_splits: Sequence[int],
         opts: Any = None,
     ) -> Any:
-        """torch.distributed.all_to_all_single."""
+        """Implements torch.distributed.all_to_all_single."""
         if self._elsewhere(tensor):
             return super().alltoall_base(output, tensor, output_splits, input_splits, opts)
         what = "all_to_all_single"
@@ -296,7 +296,7 @@ class HorovodProcessGroup(Described):
     all_to_all_single = alltoall_base
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """torch.distributed.all_to_all."""
+        """Implements torch.distributed.all_to_all."""
         if inputs and self._elsewhere(inputs[0]):
             return super().alltoall(outputs, inputs, opts)
         if len(inputs) != self._caller.size or len(outputs) != self._caller.size:
@@ -320,7 +320,7 @@ class HorovodProcessGroup(Described):
         )
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, *more: Any) -> Any:
-        """torch.distributed.gather."""
+        """Implements torch.distributed.gather."""
         tensor = _one(inputs, "gather")
         if self._elsewhere(tensor):
             return super().gather(outputs, inputs, opts)
@@ -342,7 +342,7 @@ class HorovodProcessGroup(Described):
         )
 
     def gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
-        """torch.distributed.gather_single."""
+        """Implements torch.distributed.gather_single."""
         if self._elsewhere(tensor):
             return super().gather_single(output, tensor, opts)
         is_root = opts.rootRank == self._caller.rank
@@ -351,7 +351,7 @@ class HorovodProcessGroup(Described):
     gather_into_tensor = gather_single
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, *more: Any) -> Any:
-        """torch.distributed.scatter."""
+        """Implements torch.distributed.scatter."""
         output = _one(outputs, "scatter")
         if self._elsewhere(output):
             return super().scatter(outputs, inputs, opts)
@@ -373,7 +373,7 @@ class HorovodProcessGroup(Described):
         )
 
     def barrier(self, opts: Any = None, *more: Any) -> Any:
-        """torch.distributed.barrier."""
+        """Implements torch.distributed.barrier."""
         device = getattr(opts, "device", None)
         for own, backend in self._devices.items():
             if device is not None and own.type == device.type:
@@ -381,7 +381,7 @@ class HorovodProcessGroup(Described):
         return self._caller.call("barrier", Op.BARRIER, None, None, [], opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier through the store: rank 0 names the missing ranks."""
+        """Waits for all ranks through the store; the error on rank 0 names the missing ranks."""
         seconds = (
             self._caller.seconds
             if timeout is None
@@ -394,21 +394,21 @@ class HorovodProcessGroup(Described):
     # ---- messages ----
 
     def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
-        """torch.distributed.isend."""
+        """Implements torch.distributed.isend."""
         tensor = _one(tensors, "send")
         if self._elsewhere(tensor):
             return super().send(tensors, to, tag)
         return self._keep(self._messages.send(tensor, to, tag, self._caller.seconds), "send")
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> Any:
-        """torch.distributed.irecv."""
+        """Implements torch.distributed.irecv."""
         tensor = _one(tensors, "recv")
         if self._elsewhere(tensor):
             return super().recv(tensors, source, tag)
         return self._keep(self._messages.receive(tensor, source, tag, self._caller.seconds), "recv")
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
-        """torch.distributed.irecv from any rank."""
+        """Implements torch.distributed.irecv from any rank."""
         tensor = _one(tensors, "recv")
         if self._elsewhere(tensor):
             return super().recv_anysource(tensors, tag)
@@ -443,6 +443,6 @@ def _complete_calls(pid: int) -> None:
 
 
 def _end(place: _ranks.Place) -> None:
-    # The other ranks must get to know that this rank leaves the job, and not only the default group.
+    # Notify the other ranks that this rank leaves the job, and not only the default group.
     if not (place.is_default and _ranks.end()):
         _ranks.leave(place)

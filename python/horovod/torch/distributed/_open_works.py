@@ -43,12 +43,12 @@ class OpenWorks:
         return list(self._works.values())
 
     def ended(self, work: Any) -> None:
-        """A complete work calls it."""
+        """Removes a complete work, which calls this method."""
         if self._works.pop(id(work), None) is not None and _FORGETS:
             self._ended[id(work)] = work
 
     def forget(self, work: Any) -> None:
-        """Called after a wait for the work, because C++ waits once."""
+        """Drops a work after a wait for the work, because C++ waits once."""
         self._ended.pop(id(work), None)
         self._released.pop(id(work), None)
 
@@ -80,7 +80,7 @@ _of_reducers: Any = weakref.WeakKeyDictionary()
 
 
 def keep_those_of_reducers() -> None:
-    """Makes torch's reducers keep the Python object of such a work."""
+    """Makes each of torch's reducers keep the Python object of the last work that it got."""
     give = dist.Reducer._set_forward_pass_work_handle
     if hasattr(give, "_hvd_original"):  # this package may be imported again
         return

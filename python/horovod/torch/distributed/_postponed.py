@@ -59,7 +59,7 @@ class Postponed(Work):
 
 
 class Calls:
-    """The calls of one group that have not started. They start in order, before any later call."""
+    """The calls of one group that have not started; these calls start in order, before any later call."""
 
     def __init__(self) -> None:
         self.waiting: Deque[Postponed] = collections.deque()

@@ -87,7 +87,8 @@ def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
 
 
 def leave(place: Place) -> None:
-    """Ends the group on this rank. Its process set ends once all members leave. Waits for none of them."""
+    """Ends the group on this rank, without waiting for the other members. The group's process set ends when all members
+    have left."""
     if not _identity.is_initialized():
         return
     with contextlib.suppress(Exception):  # the job may have ended
@@ -159,7 +160,7 @@ def _forget_job() -> None:
 
 
 class _StoreRendezvous:
-    """How ranks find each other through torch's store."""
+    """Lets ranks find each other through torch's store."""
 
     _KEY = "horovod"
 

@@ -29,7 +29,7 @@ def reduce_now(caller: Caller, tensor: torch.Tensor, reduction: Reduction, opts:
         caller.postponed.start()
     try:
         handle = _calls.reduce_now(caller.place.group, reduction.op, tensor, seconds)
-    except HorovodArgumentError:  # the runtime has refused the call, and does not count the call
+    except HorovodArgumentError:  # the runtime refused the call: the call's number stays unused
         raise
     except BaseException:
         next(caller.numbers)

@@ -25,8 +25,8 @@ class Reduction(NamedTuple):
     tag: int = 0  # number of a fold; ranks compare it
 
     def apply(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
-        """Returns the tensor, or a scaled copy if the runtime does not accept the factor: it accepts nonzero numbers
-        only."""
+        """Returns the tensor, or a scaled copy if the runtime does not accept the factor: the runtime accepts only
+        nonzero numbers."""
         if not isinstance(self.factor, torch.Tensor) and self.factor != 0:
             return tensor, self
         return self.scale(tensor), self._replace(factor=ONE)

@@ -131,7 +131,7 @@ class OfJob(_Store):
 
     def _swap(self, key: str, known: Optional[bytes], new: bytes) -> Tuple[bool, Optional[bytes]]:
         """Replaces the known value; None: the key is missing. Returns whether the value was replaced, and if not,
-        the present value."""
+        the current value."""
         answer = self._must("POST", self._target("swap", key), (known or b"") + new, known)
         return answer[:1] == b"1", None if answer == b"-" else answer[1:]
 
@@ -168,7 +168,8 @@ class _Client:
         self._id, self._number = os.urandom(16).hex(), 0
 
     def ask(self, method: str, target: str, body: bytes = b"", expected: Any = False) -> Tuple[int, bytes]:
-        """`expected`, for a swap: the value at the beginning of the body, or None."""
+        """Makes a request, and returns status and body of the response. `expected`, for a swap: the value at the
+        beginning of the body, or None."""
         with self._lock:
             if self._store is None:
                 self._store = _store.Store.of_environment()

@@ -27,11 +27,11 @@ def _errors() -> Iterator[None]:
 
 @functools.wraps(_elastic.run_fn)  # copies the documentation
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
-    """Does the work of `run`; `reset()` restarts Horovod: it calls `hvd.init()`, and whatever the program adds."""
+    """Implements `run`. `reset()` restarts Horovod by `hvd.init()`, and runs what the program has added."""
     return _elastic.run_with(func, reset, _errors)
 
 
 @functools.wraps(_elastic.run)
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`horovod._elastic.run`, which also detects a failure of the job behind an error of DDP's C++ code."""
+    """Decorates as `horovod._elastic.run` does, and detects a failure of the job behind an error of DDP's C++ code."""
     return run_fn(func, _basics.init)

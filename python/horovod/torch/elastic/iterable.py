@@ -14,12 +14,12 @@ __all__ = ["ElasticIterable"]
 
 
 class ElasticIterable(torch.utils.data.IterableDataset):
-    """This rank's part of an iterable data set, without samples already consumed in this epoch.
+    """Yields this rank's samples of an iterable data set, without samples already consumed in this epoch.
 
-    `source`: an iterable, or a function that gets `seed + epoch` and returns one. It must yield the same samples in the
-    same order on all ranks, and after a restart. A restart reads the consumed samples again to skip them, unless the
-    iterable has a method `skip(n)` that returns the rest, as Hugging Face data sets do. The position counts samples of
-    all ranks, so that any number of ranks can continue there.
+    `source`: an iterable, or a function that gets `seed + epoch` and returns one. The iterable must yield the same
+    samples in the same order on all ranks, and after a restart. A restart reads the consumed samples again, to skip
+    them, unless the iterable has a method `skip(n)` that returns the rest, as Hugging Face data sets do. The position
+    counts samples of all ranks, so that any number of ranks can continue there.
 
     Rank r of n ranks gets each n-th sample from sample r on. Every rank gets the same number of samples: if the last
     samples do not suffice for all ranks, some are repeated, or dropped with `drop_last`. A DataLoader may have one

@@ -14,7 +14,7 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """Samples this rank's part of a data set, without samples already processed in this epoch.
+    """Yields this rank's sample indices of a data set, without samples already processed in this epoch.
 
     `shuffle`: permutes the samples by `seed` and the epoch, equally on all ranks. Every rank gets the
     same number of samples: the last part is filled with the first samples when the numbers do not

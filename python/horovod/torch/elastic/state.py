@@ -90,7 +90,7 @@ class _ByStateDict(StateHandler):
         self.value.load_state_dict(copy.deepcopy(self._small))
 
     def marked(self) -> List[Any]:
-        """Returns the rest, which changes only in a step of the optimizer."""
+        """Returns the parts of the value that change only in a step of the optimizer."""
         return []
 
 
