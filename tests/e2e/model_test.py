@@ -44,7 +44,7 @@ def test_changes_of_gradients_between_backward_and_step_on_two_hosts():
             f"GradientWritesTest.test_{name}"
             for name in (
                 "clipping_is_that_of_one_process",
-                "a_grad_scaler_decides_alike_on_all_ranks",
+                "adasum_and_a_grad_scaler_agree_on_the_step",
                 "other_writes_are_refused_on_every_rank",
             )
         ),

@@ -369,13 +369,13 @@ TEST_CASE("A stopped agent costs its lease also when the launcher is gone") {
 TEST_CASE("A job that was stopped as a whole for longer than its lease goes on") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job("sleep 1000; echo on; exit 5");
-  job.lease_seconds = 1;
+  job.lease_seconds = 4;
   REQUIRE(fixture.begin(job).ok());
   REQUIRE(fixture.until([&] { return fixture.marked().size() == 2; }));
   const pid_t agent = fixture.agent();
   send_signal(fixture.guardian(), SIGSTOP);
   send_signal(agent, SIGSTOP);
-  ::sleep(8);  // a lease that must not end has no event
+  ::sleep(12);  // a lease that must not end has no event
   send_signal(fixture.guardian(), SIGCONT);
   send_signal(agent, SIGCONT);
   // Let the agent run before the launcher.
