@@ -150,7 +150,7 @@ Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
   return this_host(settings);
 }
 
-// Refuses hosts with several ports if the command lacks {port}, without which it cannot reach them.
+// Refuses a host with port= if the user's command lacks {port}: the command would use the wrong port.
 Status check_ports(const std::vector<Host>& hosts, const LaunchSettings& settings) {
   for (const auto& [key, flag] :
        {std::pair("launch_agent", "--launch-agent"), std::pair("ssh_command", "--ssh-command")}) {

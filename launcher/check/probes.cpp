@@ -78,8 +78,8 @@ float* managed_floats() {
   return nullptr;
 }
 
-// Opens the first of the libraries that has these functions. If none can be used, returns the error
-// of the first library, or of one that exists but cannot be opened.
+// Opens the first library that can be opened. Returns the result of `body`, or an error if the library lacks one of
+// `symbols`. If no library can be opened, returns the error of the last library that exists, or of the first library.
 std::string try_library(std::span<const char* const> names,
                         std::initializer_list<const char*> symbols,
                         const std::function<std::string(const SharedLibrary&)>& body) {

@@ -45,7 +45,7 @@ class JobPolicy {
   virtual void begin() {}
   // Called when a host is held for which the policy has called reach().
   virtual void held(HostRun&) {}
-  // Returns whether the job continues after this failure. Supervisor calls this (Survives).
+  // Returns whether the job continues after this failure. Supervisor calls this function as its callback `Survives`.
   virtual bool survives(int /*rank*/, int /*host*/, int /*exit_code*/,
                         const std::string& /*sentence*/) {
     return false;

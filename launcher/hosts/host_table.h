@@ -21,7 +21,8 @@ class HostTable {
   explicit HostTable(const SlotPlan& plan);
   HostTable(const HostTable&) = delete;
 
-  // Adds a host with its ranks, whose numbers follow the last rank's. The ranks are not members yet. Calls on_added().
+  // Adds a host with its ranks, which get the next numbers of the table. The ranks are not members yet. Calls the
+  // callback of on_added().
   HostRun& add(Host host, const std::vector<Slot>& slots);
   void on_added(std::function<void(HostRun&)> callback) { added_ = std::move(callback); }
 

@@ -18,8 +18,10 @@ constexpr std::chrono::milliseconds kLoneSignalFor{1000};
 
 struct OutsideSignal {
   int number = 0;
-  bool is_launchers = false;       // the launcher got the signal, with an agent or alone
-  bool has_reached_ranks = false;  // watchdog and agent, in two sessions, both got the signal
+  bool is_launchers = false;  // the launcher got the signal, with an agent or alone
+  // The watchdog and the agent both got the signal. Their sessions differ, so the sender has signalled every process of
+  // the host, also the ranks.
+  bool has_reached_ranks = false;
 };
 
 class OutsideSignals {

@@ -184,7 +184,8 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
-// Adds a set. Each list of ranks gets a different name, for which only its members wait.
+// Adds a named set. The name of the submission contains the list of ranks, so that only these ranks must submit it,
+// and sets of one name with other ranks stay separate.
 Status Runtime::add_named_set(std::string_view name, std::vector<int32_t> ranks,
                               hvd_handle* handle) {
   HVD_ASSIGN_OR_RETURN(ranks, sets_.check(std::move(ranks)));

@@ -16,9 +16,12 @@ struct NcclReduction {
   std::vector<double> after{};  // multiply the sum, one after another
 };
 
-// Returns the reduction of a batch in a set of `size` ranks, or nullopt when NCCL lacks it: 16-bit
-// integers, Adasum, minima and maxima of floating-point numbers, averages of integers below 64 bits, factors
-// of integers that are not an average, and factors of reductions that are not a sum. The factors before and
+// Returns NCCL's reduction for a batch in a set of `size` ranks, or nullopt if NCCL cannot give the right result:
+// - 16-bit integers and Adasum, which NCCL lacks;
+// - minima and maxima of floating-point numbers, in which NCCL ignores a NaN;
+// - averages of integers below 64 bits, because NCCL's sum wraps around;
+// - prescale and postscale factors of integers, except for an average, and of reductions other than a sum.
+// `has_factors`: this NCCL can multiply before a sum; without it, factors give nullopt too. The factors before and
 // after a sum become one factor before it, except for float16, in which the products could underflow, and
 // for bfloat16, which has too few bits for the factor.
 std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);

@@ -201,8 +201,8 @@ _LAST = {
 
 
 def functions_of_keras(keras: Any) -> Dict[str, Any]:
-    """Returns `functions_for` with the order of arguments of `horovod.keras`: after `op` the order differs from that of
-    `horovod.tensorflow.keras`."""
+    """Returns the functions of `functions_for`, but its two optimizers take their arguments in the order of
+    `horovod.keras`. After `op`, this order differs from that of `horovod.tensorflow.keras`."""
     made = functions_for(keras)
     return {**made, **{name: _with_last(made[name], last.split()) for name, last in _LAST.items()}}
 

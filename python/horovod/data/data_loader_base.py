@@ -32,7 +32,7 @@ class BaseDataLoader:
 class _Preparation:
     """One iteration that prepares a limited number of batches ahead, in its own thread."""
 
-    # The maximum wait at exit for a batch.
+    # Seconds to wait at exit until the thread ends, which may still be preparing a batch.
     _AT_EXIT = 10
 
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:

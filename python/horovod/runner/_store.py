@@ -1,4 +1,5 @@
-"""A client of the job's store (rendezvous/PROTOCOL.md), for the messages of `horovod.run` and groups of torch.
+"""A client of the job's store (rendezvous/PROTOCOL.md). `horovod.run` passes its function and results through the
+store, and `horovod.torch.distributed` uses the store for process groups.
 
 Client and server prove with each request that they know the job's secret, so the values come from the job. Imports no
 framework and does not need the library.

@@ -1,4 +1,5 @@
-"""Counts the passes of a Keras 2 optimizer whose steps have several passes."""
+"""Counts each backward pass in `iterations` of a Keras 2 optimizer if HOROVOD_COUNT_PASSES=1. Otherwise `iterations`
+counts the updates only."""
 
 from __future__ import annotations
 

@@ -612,7 +612,8 @@ Status PointToPoint::check_peers() {
   return withdraw_if([this](const Submission& one) { return is_hopeless(one); }, {});
 }
 
-// A rank that leaves without an error has ended its transfers, and has the reply to its last message.
+// Fails the open transfers with a rank that has left. Only a failed rank leaves open transfers: without an error, a
+// rank leaves after the end of its transfers and the reply to its last message.
 void PointToPoint::fail_transfers(PeerLink& link) {
   for (Submission* const one : link.drop_transfers()) {
     complete(one, parts_.shutdown->refuse_message(operation_text(*one), link.rank()));
