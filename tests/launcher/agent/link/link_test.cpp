@@ -204,6 +204,6 @@ TEST_CASE("Reports behind the end of a start that failed are not passed on") {
 }
 
 TEST_CASE("An agent that leaves out a step of its preparation is not prepared") {
-  const auto outcome = play({{EnvironmentWanted{}, EnvironmentFilesWanted{}}});
+  const auto outcome = play({{EnvironmentWanted{}, EnvironmentFilesWanted{}}, {kFailed}});
   CHECK(outcome->prepared.message() == "the agent left out a step of its preparation");
 }
