@@ -20,7 +20,6 @@
 #include "launcher/agent/link/accepting.h"
 #include "net/endpoint.h"
 #include "net/peer_user.h"
-#include "net/port_range.h"
 #include "net/socket_address.h"
 
 namespace hvd::launcher {

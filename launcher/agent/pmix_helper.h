@@ -19,7 +19,6 @@
 #include "launcher/protocol/protocol.h"
 #include "net/endpoint.h"
 #include "net/event_loop.h"
-#include "net/port_range.h"
 
 namespace hvd::launcher {
 

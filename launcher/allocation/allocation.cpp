@@ -8,7 +8,6 @@
 #include "base/cores.h"
 #include "base/names/name_ranges.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/plan/hostfile.h"
 
 namespace hvd::launcher {

@@ -6,7 +6,6 @@
 
 #include "base/names/name_ranges.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/plan/hostfile.h"
 
 namespace hvd::launcher {

@@ -9,7 +9,6 @@
 #include "base/cores.h"
 #include "base/log/log.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/allocation/allocation.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/plan/hostfile.h"

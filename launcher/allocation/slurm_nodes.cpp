@@ -9,7 +9,6 @@
 #include "base/names/name_ranges.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/spawn/local_program.h"
 

@@ -12,8 +12,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "base/process/exec_strings.h"
 #include "base/process/signals.h"
+#include "base/process/spawn.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/unique_fd.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

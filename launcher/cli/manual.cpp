@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "base/words.h"
 #include "horovod/version.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"

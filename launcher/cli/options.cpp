@@ -19,8 +19,8 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/text_file.h"
 #include "launcher/state/job_record.h"
-#include "net/interface_choice.h"
-#include "net/port_range.h"
+#include "net/endpoint.h"
+#include "net/interfaces.h"
 
 namespace hvd::launcher {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/log/log.h"
-#include "base/secrets/random_number.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/allocation/launch_method.h"
 #include "launcher/elastic/elastic_settings.h"

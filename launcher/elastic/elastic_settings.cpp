@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

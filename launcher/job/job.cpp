@@ -15,7 +15,6 @@
 #include "base/check.h"
 #include "base/limits/descriptor_limit.h"
 #include "base/log/log.h"
-#include "base/log/log_format.h"
 #include "base/process/signals.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"

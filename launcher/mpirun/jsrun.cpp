@@ -1,7 +1,6 @@
 #include "launcher/mpirun/jsrun.h"
 
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/mpirun/arguments.h"
 
 namespace hvd::launcher {

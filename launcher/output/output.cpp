@@ -11,7 +11,7 @@
 
 #include "base/files/own_file.h"
 #include "base/log/json_record.h"
-#include "base/log/log_format.h"
+#include "base/log/log.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/log/json_record.h"
 #include "base/log/log.h"
-#include "base/log/log_format.h"
 #include "base/text.h"
 #include "launcher/output/terminal_text.h"
 #include "launcher/protocol/protocol.h"

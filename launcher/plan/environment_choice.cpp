@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/plan/text_file.h"
 #include "launcher/protocol/other_launchers.h"
 

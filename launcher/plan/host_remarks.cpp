@@ -8,7 +8,6 @@
 #include <span>
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

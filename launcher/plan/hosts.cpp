@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/names/name_ranges.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/process/exec_strings.h"
+#include "base/process/spawn.h"
 #include "base/status.h"
 #include "launcher/plan/slot_plan.h"
 

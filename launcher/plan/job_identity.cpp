@@ -1,6 +1,6 @@
 #include "launcher/plan/job_identity.h"
 
-#include "base/secrets/random_number.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/plan/worker_env.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/process/exec_strings.h"
+#include "base/process/spawn.h"
 #include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
 

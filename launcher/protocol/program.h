@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/process/exec_strings.h"
+#include "base/process/spawn.h"
 #include "base/result.h"
 
 namespace hvd::launcher {

@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "base/wire/value_bytes.h"
-#include "base/words.h"
 #include "horovod/version.h"
 
 namespace hvd::launcher {

@@ -10,7 +10,6 @@
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/protocol/package_list.h"
 #include "launcher/protocol/staged_parts.h"
 #include "launcher/spawn/script_run.h"

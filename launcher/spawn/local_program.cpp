@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <csignal>
 
-#include "base/process/exec_strings.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/settings.h"

@@ -18,13 +18,12 @@
 #include <system_error>
 #include <thread>
 
-#include "base/c_status.h"
 #include "base/mutex.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "base/words.h"
-#include "net/dns_label.h"
 #include "net/notification.h"
+#include "net/resolve.h"
 
 namespace hvd::launcher {
 

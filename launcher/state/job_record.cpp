@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/machine_identity.h"
-#include "base/process/proc_stat.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 
 namespace hvd::launcher {

@@ -1,9 +1,13 @@
 #include "mpi/api.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace hvd::mpi {
 namespace {
+
+constexpr int kTag = 4711;
 
 template <typename Function>
 void find(const SharedLibrary& library, const char* name, Function* function,
@@ -50,6 +54,26 @@ Status find_functions(const SharedLibrary& library, MpiApi* api) {
 }
 
 }  // namespace
+
+void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
+                       const std::vector<int32_t>& members, MpiComm* to) {
+  std::vector<int> ranks;
+  ranks.reserve(members.size());
+  for (const int32_t member : members) ranks.push_back(world_ranks[static_cast<size_t>(member)]);
+  to->size = static_cast<int>(members.size());
+  to->index = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
+  MPI_Group world{}, group{};
+  const bool made =
+      api.comm_group(api.handles.world, &world) == MPI_SUCCESS &&
+      api.group_incl(world, to->size, ranks.data(), &group) == MPI_SUCCESS &&
+      api.comm_create_group(api.handles.world, group, kTag, &to->comm) == MPI_SUCCESS &&
+      api.comm_set_errhandler(to->comm, api.handles.errors_return) == MPI_SUCCESS;
+  if (made) {
+    api.group_free(&group);
+    api.group_free(&world);
+  }
+  to->state.store(made ? 1 : -1);
+}
 
 Result<MpiApi> open_api(const std::string& path) {
   const std::vector<std::string> paths =

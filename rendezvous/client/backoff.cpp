@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/secrets/random_number.h"
+#include "base/secrets/secret.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "net/resolve.h"
 #include "rendezvous/store/store.h"
-#include "rendezvous/wire/http_status.h"
+#include "rendezvous/wire/target.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -8,7 +8,7 @@
 #include "net/resolve.h"
 #include "rendezvous/client/backoff.h"
 #include "rendezvous/store/exchange.h"
-#include "rendezvous/store/store_checks.h"
+#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,7 +20,7 @@
 #include "net/endpoint.h"
 #include "net/tls/tls_front.h"
 #include "rendezvous/server/monitor.h"
-#include "rendezvous/server/server_limits.h"
+#include "rendezvous/server/server_core.h"
 #include "rendezvous/server/unsigned_store.h"
 #include "rendezvous/store/durable_store.h"
 
@@ -93,5 +94,14 @@ class Server {
   class Impl;
   std::shared_ptr<Impl> impl_;
 };
+
+// Starts to listen at the address from the flags --listen and --port-range. Stateless.
+// horovod-rendezvous and horovodrun --listen call it, on the server's loop.
+
+// `where` is "[HOST]:PORT", "[IPv6]:PORT" or an endpoint with its family ("unix:/path"). With a
+// `port_range` ("29400-29409"), the first free port of the range replaces the port in `where`.
+// An error names the flag.
+Result<net::Endpoint> listen_at(Server& server, const std::string& where,
+                                const std::string& port_range);
 
 }  // namespace hvd::rendezvous

@@ -5,10 +5,10 @@
 
 #include "base/text.h"
 #include "rendezvous/store/records.h"
-#include "rendezvous/store/store_checks.h"
-#include "rendezvous/wire/http_status.h"
+#include "rendezvous/store/store.h"
 #include "rendezvous/wire/signature.h"
 #include "rendezvous/wire/store_text.h"
+#include "rendezvous/wire/target.h"
 
 namespace hvd::rendezvous {
 namespace {

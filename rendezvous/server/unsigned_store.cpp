@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "rendezvous/store/store_checks.h"
+#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 namespace {

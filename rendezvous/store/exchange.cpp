@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "rendezvous/store/durable_store.h"
 #include "rendezvous/store/records.h"
-#include "rendezvous/store/store_checks.h"
+#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,10 +16,18 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/secrets/secret.h"
 #include "rendezvous/store/change_log.h"
-#include "rendezvous/store/value.h"
 
 namespace hvd::rendezvous {
+
+// A value of a server's store. StoreState and the replies that send the value share its ownership.
+// Immutable.
+struct Value {
+  Bytes bytes;
+  std::optional<Digest> digest;  // SHA-256 of the bytes, if the signature check has computed it
+};
+using ValuePtr = std::shared_ptr<const Value>;
 
 class DurableStore;
 

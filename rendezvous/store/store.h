@@ -61,4 +61,9 @@ class Store {
   virtual void rest() {}
 };
 
+// The checks of keys and values that every Store makes, and the errors of these checks. Stores and the server call
+// these stateless functions.
+Status check_key(std::string_view key);
+Status check_value(std::string_view key, size_t size);
+
 }  // namespace hvd::rendezvous

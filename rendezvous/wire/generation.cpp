@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -9,8 +9,14 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/status.h"
 
 namespace hvd::rendezvous {
+
+// Converts between Code and HTTP status by the table "Errors" of PROTOCOL.md. Stateless; called by
+// the server (to_http) and its clients (from_http).
+int to_http(Code code);
+Code from_http(int status);
 
 // Longest wait of one request, in milliseconds. For a longer wait, a client repeats the request.
 constexpr int64_t kLongestWait = 24LL * 3600 * 1000;

@@ -6,8 +6,8 @@
 
 #include <memory>
 
-#include "base/c_status.h"
 #include "base/result.h"
+#include "base/status.h"
 #include "horovod/plugin.h"
 
 namespace hvd {

@@ -8,7 +8,6 @@
 #include <new>
 #include <system_error>
 
-#include "base/c_status.h"
 #include "base/check.h"
 
 namespace hvd {

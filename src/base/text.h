@@ -1,6 +1,7 @@
 // Small functions on text, independent of the locale.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -39,5 +40,36 @@ std::string one_line(std::string_view text, size_t most_lines = 6);
 std::string shell_quote(std::string_view text);
 // Escapes control characters and invalid bytes for messages, and cuts the text to `limit` bytes.
 std::string printable(std::string_view text, size_t limit = 200);
+
+// Text in UTF-8 that may contain invalid bytes.
+
+// Returns at most `limit` bytes from the front, without an incomplete character at the end.
+inline std::string_view front_of(std::string_view text, size_t limit) {
+  constexpr size_t kMost = 3;  // bytes of a character after its first byte
+  const auto is_inside = [text](size_t i) {
+    return (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80;
+  };
+  if (text.size() <= limit) return text;
+  size_t size = limit;
+  while (size > 0 && limit - size < kMost && is_inside(size)) --size;
+  return text.substr(0, size);
+}
+
+// Splits text into words and lines, and compares the release numbers of versions.
+
+// Returns the words between white space.
+std::vector<std::string_view> words_of(std::string_view text);
+// Removes the first line from the text, and returns it without its newline.
+std::string_view take_line(std::string_view& text);
+
+// Returns the major and minor number of a version: "0.90" for "0.90.2".
+constexpr std::string_view release_of(std::string_view version) {
+  const size_t minor = version.find('.');
+  return version.substr(0, minor == std::string_view::npos ? minor : version.find('.', minor + 1));
+}
+// Versions of one release of this project are compatible.
+constexpr bool is_same_release(std::string_view one, std::string_view other) {
+  return release_of(one) == release_of(other);
+}
 
 }  // namespace hvd

@@ -5,9 +5,6 @@
 
 #include <cstring>
 #include <memory>
-#include <string>
-
-#include "base/text.h"
 
 namespace hvd::net {
 

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/fork_guard.h"
 #include "base/result.h"
-#include "net/port_range.h"
+#include "net/endpoint.h"
 
 namespace hvd::net {
 

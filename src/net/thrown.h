@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "base/c_status.h"
+#include "base/status.h"
 
 namespace hvd::net {
 

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "plugin/isolated_load.h"
 #include "plugin/library.h"
 
 namespace hvd::plugin {

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "rendezvous/wire/job_keys.h"
 #include "runtime/submission/group_call_check.h"
-#include "runtime/submission/message_check.h"
 #include "runtime/submission/submission_check.h"
 
 namespace hvd::runtime {

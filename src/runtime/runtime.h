@@ -19,7 +19,7 @@
 #include "runtime/bootstrap/identity.h"
 #include "runtime/core/runtime_core.h"
 #include "runtime/observation.h"
-#include "runtime/plugins/device_support.h"
+#include "runtime/plugins/op_selector.h"
 #include "runtime/settings/worker_settings.h"
 #include "runtime/stall/stall_inspector.h"
 

@@ -6,7 +6,7 @@
 #include "base/log/log.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "collectives/mesh/shared_mesh.h"
+#include "collectives/mesh/mesh.h"
 #include "plugin/library.h"
 #include "runtime/bootstrap/backend_agreement.h"
 #include "runtime/plugins/paired_controller.h"

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/log/log_format.h"
 #include "base/unique_fd.h"
 
 using namespace hvd;

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "base/utf8.h"
-
 namespace hvd {
 
 TEST_CASE("split keeps empty parts and join undoes it") {

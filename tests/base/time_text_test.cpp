@@ -1,9 +1,9 @@
-#include "base/log/time_text.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <ctime>
+
+#include "base/log/json_record.h"
 
 using namespace hvd;
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collectives/mesh/control_stream.h"
+#include "collectives/mesh/peer_stream.h"
 #include "fuzz/target.h"
 
 using hvd::collectives::ControlFrame;

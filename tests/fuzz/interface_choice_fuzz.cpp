@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "fuzz/target.h"
-#include "net/interface_choice.h"
+#include "net/interfaces.h"
 
 HVD_FUZZ_TARGET(interface_choice) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

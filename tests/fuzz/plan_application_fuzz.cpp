@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "collectives/kernels/slice.h"
+#include "collectives/kernels/reduction.h"
 #include "fuzz/target.h"
 #include "runtime/core/plan_application.h"
 

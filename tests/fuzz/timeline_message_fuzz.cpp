@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "fuzz/target.h"
-#include "runtime/telemetry/metrics_message.h"
 #include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline_message.h"
 #include "runtime/telemetry/trace_format.h"

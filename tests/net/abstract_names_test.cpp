@@ -1,4 +1,3 @@
-#include "net/abstract_names.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>

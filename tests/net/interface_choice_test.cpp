@@ -1,9 +1,8 @@
-#include "net/interface_choice.h"
-
 #include <doctest/doctest.h>
 
 #include "base/text.h"
-#include "net/port_range.h"
+#include "net/endpoint.h"
+#include "net/interfaces.h"
 
 using namespace hvd;
 using namespace hvd::net;

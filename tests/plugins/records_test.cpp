@@ -4,7 +4,7 @@
 #include <string>
 
 #include "conformance/plugin_world.h"
-#include "ops/common/activity.h"
+#include "ops/common/op_plugin.h"
 #include "ops/cpu/backend.h"
 
 extern "C" {

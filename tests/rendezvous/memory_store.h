@@ -12,7 +12,6 @@
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/state.h"
 #include "rendezvous/store/store.h"
-#include "rendezvous/store/store_checks.h"
 
 namespace hvd::rendezvous {
 

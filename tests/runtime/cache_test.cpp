@@ -4,7 +4,7 @@
 #include <deque>
 #include <random>
 
-#include "runtime/negotiation/cache_policy.h"
+#include "runtime/negotiation/response_cache.h"
 #include "runtime/ranks.h"
 
 using hvd::Status;

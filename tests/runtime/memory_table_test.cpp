@@ -7,7 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "runtime/submission/interval_set.h"
 #include "runtime/submission/tensor_table.h"
 
 using hvd::runtime::IntervalSet;

@@ -8,15 +8,12 @@
 
 #include "base/text.h"
 #include "runtime/submission/tensor_table.h"
-#include "runtime/telemetry/clock_estimate.h"
-#include "runtime/telemetry/metrics_message.h"
 #include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline.h"
 #include "runtime/telemetry/timeline_message.h"
-#include "runtime/telemetry/trace_file.h"
 #include "runtime/telemetry/trace_format.h"
 #include "runtime/telemetry/trace_recorder.h"
-#include "runtime/telemetry/trace_text.h"
+#include "runtime/telemetry/trace_writer.h"
 #include "runtime/trace_reader.h"
 
 namespace hvd::runtime {

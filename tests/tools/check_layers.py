@@ -428,7 +428,7 @@ def check_file(root, file, seen):
         if file != ENVIRONMENT_HOME and ENVIRONMENT.search(code):
             yield number, f"the environment is read in {ENVIRONMENT_HOME} only"
         if OF_NEWER_GLIBC.search(code):
-            yield number, "std::random_device asks for glibc 2.36: call random_number() of base/secrets/random_number.h"
+            yield number, "std::random_device asks for glibc 2.36: call random_number() of base/secrets/secret.h"
     if file not in STATE_HOMES:
         for number in mutable_state(text):
             yield number, "state that outlives a call: construct it in main and pass it down"

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "launcher/protocol/program.h"
-#include "net/interface_choice.h"
+#include "net/interfaces.h"
 
 namespace hvd::launcher {
 

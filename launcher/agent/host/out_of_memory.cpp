@@ -2,7 +2,6 @@
 
 #include "base/proc_file.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 std::optional<uint64_t> parse_oom_kills(std::string_view text) {

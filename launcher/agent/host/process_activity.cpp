@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/process/proc_stat.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_snapshot.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/proc_file.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/proc_file.h"
-#include "base/process/proc_stat.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 

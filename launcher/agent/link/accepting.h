@@ -6,8 +6,8 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "net/endpoint.h"
 #include "net/event_loop.h"
-#include "net/port_range.h"
 
 namespace hvd::launcher {
 

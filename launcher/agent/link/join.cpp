@@ -12,11 +12,11 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/process/spawn.h"
-#include "base/secrets/random_number.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/protocol/token_proof.h"
-#include "net/dns_label.h"
 #include "net/endpoint.h"
+#include "net/resolve.h"
 #include "net/socket_address.h"
 
 namespace hvd::launcher {

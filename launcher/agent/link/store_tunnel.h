@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/link/outbox.h"
+#include "net/endpoint.h"
 #include "net/event_loop.h"
 #include "net/frame.h"
 #include "net/peer_user.h"
-#include "net/port_range.h"
 
 namespace hvd::launcher {
 

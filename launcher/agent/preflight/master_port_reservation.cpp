@@ -9,9 +9,8 @@
 #include <optional>
 
 #include "base/proc_file.h"
-#include "base/secrets/random_number.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
-#include "net/abstract_names.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {

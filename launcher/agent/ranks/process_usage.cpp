@@ -9,9 +9,7 @@
 #include <string_view>
 
 #include "base/proc_file.h"
-#include "base/process/proc_stat.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/program.h"
-#include "net/interface_choice.h"
-#include "net/port_range.h"
+#include "net/endpoint.h"
+#include "net/interfaces.h"
 
 namespace hvd::launcher {
 

@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/process/exec_strings.h"
 #include "base/process/pipe.h"
 #include "base/process/signals.h"
+#include "base/process/spawn.h"
 #include "base/text.h"
 #include "launcher/agent/ranks/side_by_side.h"
 

@@ -17,7 +17,6 @@
 
 #include "base/proc_file.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/host/socket_bytes.h"

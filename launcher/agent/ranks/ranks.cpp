@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "base/limits/descriptor_limit.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/agent/host/out_of_memory.h"
 #include "launcher/agent/host/port_user.h"
 #include "launcher/agent/host/process_snapshot.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

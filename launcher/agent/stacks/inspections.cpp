@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/stacks/named_wait.h"
 #include "launcher/agent/stacks/process_signs.h"

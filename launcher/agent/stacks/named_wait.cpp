@@ -7,7 +7,6 @@
 
 #include "base/platform_calls.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

@@ -13,7 +13,6 @@
 
 #include "base/proc_file.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/agent/host/process_connections.h"
 
 namespace hvd::launcher {

@@ -1,7 +1,6 @@
 #include "launcher/agent/stacks/sampling_failure.h"
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/output/terminal_end.h"
 
 namespace hvd::launcher {

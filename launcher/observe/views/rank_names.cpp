@@ -1,7 +1,6 @@
 #include "launcher/observe/views/rank_names.h"
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 

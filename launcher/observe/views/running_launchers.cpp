@@ -14,7 +14,6 @@
 #include "launcher/observe/views/inspection.h"
 #include "launcher/output/report.h"
 #include "launcher/state/job_choice.h"
-#include "net/abstract_names.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {

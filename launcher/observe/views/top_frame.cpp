@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/observe/views/job_table.h"
 #include "launcher/output/launch_progress.h"
 #include "launcher/output/terminal_text.h"

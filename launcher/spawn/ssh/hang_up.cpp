@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/secrets/random_number.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 
 namespace hvd::launcher {

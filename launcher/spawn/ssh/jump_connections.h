@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "launcher/spawn/ssh/ssh_login.h"
 #include "net/asio.h"
-#include "net/turns.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
 #include "launcher/spawn/name_lookup.h"
-#include "net/turns.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 namespace {

@@ -9,7 +9,7 @@
 #include "bootstrap/bootstrap_plugin.h"
 #include "bootstrap/message_server.h"
 #include "bootstrap/torch/process_group.h"
-#include "net/port_range.h"
+#include "net/endpoint.h"
 #include "net/resolve.h"
 
 namespace hvd::bootstrap {

@@ -6,7 +6,7 @@
 #include "base/record_field.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "collectives/mesh/shared_mesh.h"
+#include "collectives/mesh/mesh.h"
 #include "controllers/controller_plugin.h"
 
 namespace hvd::controllers {

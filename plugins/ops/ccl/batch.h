@@ -8,7 +8,7 @@
 
 #include "horovod/plugin_op.h"
 #include "ops/ccl/library.h"
-#include "ops/common/buffer_pool.h"
+#include "ops/common/batch_memory.h"
 #include "ops/common/library_thread.h"
 
 namespace hvd::ops::ccl {

@@ -1,16 +1,233 @@
 // The op plugin over oneCCL, for tensors in host memory.
-#include <algorithm>
+#include "horovod/plugin.h"
 
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <list>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "base/platform_cpu.h"
 #include "base/text.h"
-#include "ops/ccl/communicator.h"
-#include "ops/common/activity.h"
+#include "ops/ccl/abi.h"
+#include "ops/ccl/batch.h"
 #include "ops/common/backend.h"
-#include "ops/common/host_settings.h"
+#include "ops/common/library_thread.h"
+#include "ops/common/op_plugin.h"
 #include "ops/common/rounds.h"
 
 namespace hvd::ops::ccl {
 namespace {
+
+// A process set's communicator in oneCCL, and the single thread that calls oneCCL for all sets. The thread
+// creates the communicators in the order of their sets, because a creation waits for all members. Batches
+// advance while the thread tests their events. Class Backend owns the communicators.
+
+// Implements oneCCL's key-value store over the job's store. Each communicator of two or more ranks
+// owns a CclStore; oneCCL calls it. Any thread may close the CclStore.
+class CclStore : public abi::KvsInterface {
+ public:
+  // `prefix`: prefix of its keys, equal on all members and different for each communicator.
+  CclStore(const hvd_plugin_host& host, std::string prefix, bool is_alone, int id, double seconds)
+      : host_(host),
+        prefix_(std::move(prefix)),
+        is_alone_(is_alone),
+        id_(id),
+        deadline_(Deadline::after_seconds(seconds)) {}
+
+  // get and set throw once the store is closed. get also throws if a member has not arrived in time.
+  std::vector<char> get(const abi::String& key) override;
+  void set(const abi::String& key, const std::vector<char>& data) override;
+  int get_id() override { return id_; }
+
+  // Call it once all members are connected. Afterwards get and set do nothing: oneCCL's keys stay in the store.
+  void leave_as_is() { done_.store(true); }
+  void close() { closed_.store(true); }
+
+ private:
+  std::string name_of(const abi::String& key) const {
+    return prefix_ + std::string(key.text, key.length);
+  }
+  const hvd_plugin_host& host_;
+  const std::string prefix_;
+  const bool is_alone_;
+  const int id_;
+  const Deadline deadline_;
+  // The values of a communicator with one rank, which does not need the job's store.
+  std::map<std::string, std::vector<char>> own_;
+  std::atomic<bool> done_{false}, closed_{false};
+};
+
+// The oneCCL communicator of a process set.
+struct CclGroup {
+  std::shared_ptr<CclStore> store;
+  Members members;
+};
+
+class CclThread : public LibraryThread {
+ public:
+  CclThread(const CclApi& api, std::shared_ptr<WakeEvent> event)
+      : LibraryThread("hvd-ccl", "oneCCL", std::move(event)), api_(api) {}
+
+  void make(std::shared_ptr<CclGroup> group);
+  // Call it after the batches of the group have ended.
+  void drop(std::shared_ptr<CclGroup> group);
+  // Ends the thread. After a failure, or with work in flight, the objects of oneCCL are never freed.
+  // After the return, no thread uses the memory of batches.
+  void end();
+  // Returns whether this process has abandoned work in oneCCL, which then cannot start again.
+  static bool has_abandoned();
+
+  const CclApi& api() const { return api_; }
+  BufferPool& buffers() { return buffers_; }
+
+ protected:
+  void interrupt() override;
+  void close_library(bool failed, Batches running) override;
+
+ private:
+  Status create(const std::shared_ptr<CclGroup>& group);
+  Status destroy(CclGroup& group);
+
+  const CclApi api_;    // a copy: a thread that hangs in the library may outlive the backend
+  BufferPool buffers_;  // used by CclThread only
+  std::list<std::shared_ptr<CclGroup>> made_;  // used by CclThread only
+
+  Mutex mutex_;
+  std::weak_ptr<CclGroup> making_ HVD_GUARDED_BY(mutex_);
+  bool interrupted_ HVD_GUARDED_BY(mutex_) = false;
+};
+
+class CclCommunicator : public BackendCommunicator {
+ public:
+  CclCommunicator(std::shared_ptr<CclThread> thread, std::shared_ptr<CclGroup> group)
+      : thread_(std::move(thread)), group_(std::move(group)) {
+    thread_->make(group_);
+  }
+  ~CclCommunicator() override { thread_->drop(group_); }
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
+  bool wakes() const override { return true; }
+
+ private:
+  const std::shared_ptr<CclThread> thread_;
+  const std::shared_ptr<CclGroup> group_;
+};
+
+// Time limit of one request to the store, short because oneCCL also requests keys that may never exist.
+constexpr double kSlice = 0.05;
+constexpr size_t kRecord = 4096;
+
+// True if work in oneCCL was abandoned. All runtimes of a process share one oneCCL.
+std::atomic<bool>& abandoned() {
+  static auto* const kFlag = new std::atomic<bool>(false);
+  return *kFlag;
+}
+
+bool CclThread::has_abandoned() { return abandoned().load(); }
+
+void CclThread::make(std::shared_ptr<CclGroup> group) {
+  call([this, group = std::move(group)] { return create(group); });
+}
+
+void CclThread::drop(std::shared_ptr<CclGroup> group) {
+  call([this, group = std::move(group)] {
+    made_.remove(group);
+    return destroy(*group);
+  });
+}
+
+void CclThread::end() {
+  if (!stop()) abandoned().store(true);
+}
+
+void CclThread::interrupt() {
+  const MutexLock lock(mutex_);
+  interrupted_ = true;
+  if (const auto group = making_.lock()) group->store->close();
+}
+
+Status CclThread::create(const std::shared_ptr<CclGroup>& group) {
+  {
+    const MutexLock lock(mutex_);
+    if (interrupted_) group->store->close();
+    making_ = group;
+  }
+  Members& members = group->members;
+  members.communicator = new abi::Communicator(api_.create_communicator.function(
+      members.size, members.index, group->store, *api_.create_communicator.defaults));
+  group->store->leave_as_is();
+  made_.push_back(group);
+  return {};
+}
+
+Status CclThread::destroy(CclGroup& group) {
+  if (group.members.communicator != nullptr) api_.destroy_communicator(group.members.communicator);
+  delete std::exchange(group.members.communicator, nullptr);
+  return {};
+}
+
+// Leaks the running batches, because oneCCL may still write to their memory.
+void CclThread::close_library(bool failed, Batches running) {
+  if (failed || !running.empty()) {
+    abandoned().store(true);
+    static_cast<void>(new Batches(std::move(running)));
+    made_.clear();
+  }
+  for (const auto& group : made_) static_cast<void>(guarded([&] { return destroy(*group); }));
+}
+
+Result<std::shared_ptr<RunningBatch>> CclCommunicator::start(const hvd_batch& batch) {
+  auto queued =
+      std::make_shared<CclBatch>(thread_->api(), thread_->buffers(),
+                                 std::shared_ptr<const Members>(group_, &group_->members), batch);
+  thread_->add(queued);
+  return std::shared_ptr<RunningBatch>(std::move(queued));
+}
+
+std::vector<char> CclStore::get(const abi::String& key) {
+  if (done_.load()) return {};
+  const std::string name = name_of(key);
+  if (is_alone_) return own_[name];
+  std::vector<char> value(kRecord);
+  for (;;) {
+    if (closed_.load()) throw std::runtime_error("the process set was closed");
+    size_t size = 0;
+    const int code =
+        host_.store_get(host_.host, name.c_str(), value.data(), value.size(), &size, kSlice);
+    if (code == HVD_OK && size > value.size()) {
+      value.resize(size);
+      continue;
+    }
+    if (code != HVD_OK && code != HVD_DEADLINE_EXCEEDED && code != HVD_NOT_FOUND) {
+      throw std::runtime_error("the job's store cannot be reached");
+    }
+    if (code != HVD_OK && deadline_.passed()) {
+      throw std::runtime_error(
+          "not all members of a process set have come in time "
+          "(HOROVOD_START_TIMEOUT)");
+    }
+    value.resize(code == HVD_OK ? size : 0);
+    return value;
+  }
+}
+
+void CclStore::set(const abi::String& key, const std::vector<char>& data) {
+  if (done_.load()) return;
+  if (closed_.load()) throw std::runtime_error("the process set was closed");
+  if (is_alone_) {
+    own_[name_of(key)] = data;
+    return;
+  }
+  if (host_.store_set(host_.host, name_of(key).c_str(), data.data(), data.size()) != HVD_OK) {
+    throw std::runtime_error("the job's store cannot be reached");
+  }
+}
 
 constexpr char kHalves[] = "halves";
 // A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.

@@ -11,7 +11,6 @@
 #include "base/result.h"
 #include "ops/common/batch_queue.h"
 #include "ops/common/op_plugin.h"
-#include "ops/common/process_set.h"
 
 namespace hvd::ops {
 

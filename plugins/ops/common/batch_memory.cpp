@@ -1,16 +1,13 @@
 #include "ops/common/batch_memory.h"
 
-#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <span>
-#include <utility>
 
 #include "base/dtype.h"
 #include "base/operations/op_traits.h"
-#include "collectives/kernels/half_conversion.h"
 #include "collectives/kernels/reduce_kernels.h"
-#include "collectives/kernels/slice.h"
+#include "collectives/kernels/reduction.h"
 
 namespace hvd::ops {
 namespace {

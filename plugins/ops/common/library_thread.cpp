@@ -9,10 +9,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "ops/common/blocked_sigpipe.h"
 
 namespace hvd::ops {
-
 namespace {
 
 // Time for the controller to report the cause of a failure: a broken connection is rarely the first cause.

@@ -5,9 +5,12 @@
 // hangs, the thread may outlive the backend.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -24,6 +27,32 @@
 #include "ops/common/backend.h"
 
 namespace hvd::ops {
+
+// Blocks SIGPIPE in the current thread, and in threads started by it, during its lifetime. A library
+// may write to the connection of a member that has ended: the write then fails with EPIPE, and the
+// signal does not end the process. LibraryThread uses this class, and so does the code that opens Gloo's device.
+class BlockedSigpipe {
+ public:
+  BlockedSigpipe() {
+    ::sigemptyset(&sigpipe_);
+    ::sigaddset(&sigpipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  ~BlockedSigpipe() {
+    if (::sigismember(&before_, SIGPIPE) != 0) return;
+    // A signal that arrived meanwhile is pending for this thread: take it before unblocking.
+    const timespec at_once{};
+    while (::sigtimedwait(&sigpipe_, nullptr, &at_once) == SIGPIPE) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  BlockedSigpipe(const BlockedSigpipe&) = delete;
+  BlockedSigpipe& operator=(const BlockedSigpipe&) = delete;
+
+ private:
+  sigset_t sigpipe_;
+  sigset_t before_;
+};
 
 // The eventfd by which a LibraryThread wakes the progress thread. The backend and the library thread
 // share it, since the thread may outlive the backend if the library hangs.

@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "base/text.h"
-#include "ops/common/host_settings.h"
-
 namespace hvd::ops {
 namespace {
 

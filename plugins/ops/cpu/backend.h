@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "collectives/algorithms/collectives.h"
-#include "collectives/mesh/shared_mesh.h"
+#include "collectives/mesh/mesh.h"
 #include "ops/common/batch_queue.h"
 #include "ops/common/op_plugin.h"
-#include "ops/common/process_set.h"
 
 namespace hvd::ops {
 

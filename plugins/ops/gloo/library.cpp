@@ -14,7 +14,7 @@
 
 #include "base/mutex.h"
 #include "base/text.h"
-#include "ops/common/blocked_sigpipe.h"
+#include "ops/common/library_thread.h"
 #include "ops/gloo/addresses.h"
 
 namespace hvd::ops::gloo_backend {

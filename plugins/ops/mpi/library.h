@@ -10,9 +10,8 @@
 
 #include "horovod/types.h"
 #include "mpi/api.h"
-#include "mpi/communicator.h"
 #include "mpi/job.h"
-#include "ops/common/buffer_pool.h"
+#include "ops/common/batch_memory.h"
 
 namespace hvd::ops::mpi {
 

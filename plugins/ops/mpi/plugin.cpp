@@ -1,8 +1,8 @@
 // The op plugin over MPI, for tensors in host memory. Links the code for Open MPI or for MPICH.
 #include "mpi/environment.h"
-#include "ops/common/activity.h"
 #include "ops/common/backend.h"
 #include "ops/common/batch_memory.h"
+#include "ops/common/op_plugin.h"
 #include "ops/mpi/batch.h"
 #include "ops/mpi/communicator.h"
 #include "ops/mpi/library.h"

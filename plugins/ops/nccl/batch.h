@@ -10,7 +10,6 @@
 #include "base/record_field.h"
 #include "horovod/plugin_op.h"
 #include "ops/nccl/channel.h"
-#include "ops/nccl/grid.h"
 #include "ops/nccl/memory.h"
 
 namespace hvd::ops::nccl {

@@ -1,10 +1,8 @@
 #include "ops/nccl/channel.h"
 
 #include <thread>
-#include <utility>
 
 #include "base/clock.h"
-#include "ops/nccl/backoff.h"
 #include "ops/nccl/reductions.h"
 
 namespace hvd::ops::nccl {

@@ -17,7 +17,6 @@
 #include "ops/common/library_thread.h"
 #include "ops/nccl/batch.h"
 #include "ops/nccl/channel.h"
-#include "ops/nccl/grid.h"
 #include "ops/nccl/memory.h"
 
 namespace hvd::ops::nccl {

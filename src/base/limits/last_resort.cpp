@@ -9,7 +9,7 @@
 #include <new>
 #include <system_error>
 
-#include "base/c_status.h"
+#include "base/status.h"
 
 namespace hvd {
 namespace {

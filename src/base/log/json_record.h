@@ -16,4 +16,16 @@ std::string json_time(
 // result ends with a newline.
 std::string json_records(std::string_view source, std::string_view level, std::string_view text);
 
+// Formats calendar times as text. Any thread.
+enum class TimeZone { kLocal, kUtc };
+
+// Formats a time in a format of strftime(3).
+std::string time_text(
+    const char* format, TimeZone zone,
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+
+// Formats a time in ISO 8601 with milliseconds and without the zone: "2026-11-25T09:04:27.123".
+std::string iso_time(TimeZone zone,
+                     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+
 }  // namespace hvd

@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "base/log/json_record.h"
-#include "base/log/log_format.h"
 #include "base/mutex.h"
 
 namespace hvd::log {

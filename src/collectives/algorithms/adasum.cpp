@@ -14,7 +14,6 @@
 
 #include "base/dtype.h"
 #include "collectives/algorithms/collectives.h"
-#include "collectives/algorithms/small_allreduce.h"
 #include "collectives/kernels/adasum_kernels.h"
 #include "collectives/kernels/reduction.h"
 

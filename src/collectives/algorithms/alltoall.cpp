@@ -5,7 +5,6 @@
 
 #include "base/dtype.h"
 #include "collectives/algorithms/collectives.h"
-#include "collectives/algorithms/small_allreduce.h"
 #include "collectives/algorithms/streaming.h"
 #include "collectives/kernels/tensor_list.h"
 

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/dtype.h"
 #include "collectives/algorithms/group.h"
-#include "collectives/kernels/half_conversion.h"
+#include "collectives/kernels/reduce_kernels.h"
 
 namespace hvd::collectives {
 namespace {

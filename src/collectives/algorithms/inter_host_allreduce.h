@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/algorithms/flow.h"
-#include "collectives/algorithms/host_part.h"
+#include "collectives/algorithms/host_stages.h"
 #include "collectives/algorithms/schedule.h"
 #include "collectives/kernels/reduction.h"
 #include "collectives/mesh/peer_stream.h"

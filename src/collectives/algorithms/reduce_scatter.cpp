@@ -8,8 +8,8 @@
 
 #include "base/dtype.h"
 #include "collectives/algorithms/collectives.h"
-#include "collectives/algorithms/host_part.h"
-#include "collectives/kernels/half_conversion.h"
+#include "collectives/algorithms/host_stages.h"
+#include "collectives/kernels/reduce_kernels.h"
 #include "collectives/kernels/reduction.h"
 #include "collectives/kernels/tensor_list.h"
 

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cstddef>
+
 #include "horovod/types.h"
 
 namespace hvd::collectives {
@@ -52,5 +54,11 @@ namespace avx512 {
 ReduceFunction find(int dtype, int op);
 ReduceFunction find_part(int dtype, int op);
 }  // namespace avx512
+
+// Conversion between half-precision storage types and float32. Sums of several hosts accumulate in
+// float32 and are rounded once, at the end.
+inline bool is_half(int32_t dtype) { return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16; }
+void to_float32(float* to, const void* from, int32_t dtype, size_t count);
+void to_storage_type(void* to, const float* from, int32_t dtype, size_t count, const Scale& scale);
 
 }  // namespace hvd::collectives

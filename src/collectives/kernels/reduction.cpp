@@ -1,6 +1,5 @@
 #include "collectives/kernels/reduction.h"
 
-#include <cstddef>
 #include <cstring>
 
 #include "base/record_field.h"

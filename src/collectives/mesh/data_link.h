@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "collectives/mesh/shared_mesh.h"
+#include "collectives/mesh/mesh.h"
 #include "collectives/shm/byte_ring.h"
 
 namespace hvd::collectives {

@@ -12,6 +12,15 @@
 namespace hvd::collectives {
 namespace {
 
+Bytes statement(const Credentials& credentials, std::string_view protocol, std::string_view role,
+                int32_t from, int32_t to, const Nonce& first, const Nonce& second,
+                ByteView payload) {
+  ByteWriter out;
+  out.put_text(protocol).put_text(role).put_text(credentials.job).put(credentials.generation);
+  out.put(from).put(to).put_raw(first).put_raw(second).put_blob(payload);
+  return out.take();
+}
+
 constexpr uint32_t kHandshakeMagic = 0x4c445648;  // "HVDL"
 // Version of the protocol between ranks: runtimes with different versions do not connect.
 constexpr uint32_t kHandshakeVersion = 3;
@@ -22,6 +31,23 @@ Digest job_digest(const Credentials& credentials) {
 }
 
 }  // namespace
+
+Digest Credentials::prove(std::string_view role, int32_t from, int32_t to, const Nonce& first,
+                          const Nonce& second, ByteView payload) const {
+  return secret.sign(statement(*this, "horovod link 1", role, from, to, first, second, payload));
+}
+
+Digest Credentials::derive_key(std::string_view role, int32_t from, int32_t to, const Nonce& first,
+                               const Nonce& second, ByteView payload) const {
+  return secret.derive(
+      as_text(statement(*this, "horovod link key 1", role, from, to, first, second, payload)));
+}
+
+Nonce fresh_nonce() {
+  Nonce nonce;
+  fill_random(nonce);
+  return nonce;
+}
 
 Bytes Hello::encode() const {
   ByteWriter out;

@@ -17,7 +17,7 @@
 #include "base/fork_guard.h"
 #include "base/unique_fd.h"
 #include "base/wait/interruption.h"
-#include "collectives/mesh/credentials.h"
+#include "collectives/mesh/handshake.h"
 #include "collectives/mesh/peer_record.h"
 
 namespace hvd::collectives {

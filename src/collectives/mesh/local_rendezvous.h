@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/fork_guard.h"
 #include "base/wait/interruption.h"
-#include "collectives/mesh/credentials.h"
+#include "collectives/mesh/handshake.h"
 #include "collectives/mesh/host_links.h"
 #include "collectives/mesh/peer_record.h"
 

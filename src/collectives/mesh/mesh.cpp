@@ -12,8 +12,7 @@
 #include "base/machine_identity.h"
 #include "base/text.h"
 #include "collectives/mesh/late_ranks.h"
-#include "collectives/shm/sub_region.h"
-#include "net/interfaces.h"
+#include "collectives/shm/shared_region.h"
 
 namespace hvd::collectives {
 namespace {

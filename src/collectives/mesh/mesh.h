@@ -13,16 +13,16 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/wait/interruption.h"
-#include "collectives/mesh/credentials.h"
+#include "collectives/mesh/handshake.h"
 #include "collectives/mesh/host_links.h"
 #include "collectives/mesh/key_value_store.h"
 #include "collectives/mesh/local_rendezvous.h"
 #include "collectives/mesh/peer_stream.h"
 #include "collectives/mesh/remote_links.h"
-#include "collectives/shm/peer_heaps.h"
+#include "collectives/shm/shared_heap.h"
+#include "net/endpoint.h"
 #include "net/event_loop.h"
-#include "net/interface_choice.h"
-#include "net/port_range.h"
+#include "net/interfaces.h"
 
 namespace hvd::collectives {
 
@@ -140,5 +140,14 @@ class Mesh {
   bool look_ = false;
   uint32_t polls_ = 0;
 };
+
+// Shares the mesh of the built-in controller with the built-in backend of the same runtime. The controller
+// publishes a SharedMesh pointer under kMeshName.
+using SharedMesh = std::shared_ptr<Mesh>;
+constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
+// The name under which the runtime publishes the SharedHeap of its process.
+constexpr const char* kHeapName = "hvd.collectives.heap.v1";
+// The name under which the runtime publishes the Interruption of hvd_init, if it has one.
+constexpr const char* kInterruptionName = "hvd.collectives.interruption.v1";
 
 }  // namespace hvd::collectives

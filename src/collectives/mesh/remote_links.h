@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "collectives/mesh/control_stream.h"
 #include "collectives/mesh/handshake.h"
 #include "collectives/mesh/peer_acceptor.h"
 #include "collectives/mesh/peer_record.h"
+#include "collectives/mesh/peer_stream.h"
 
 namespace hvd::collectives {
 

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "base/fork_guard.h"
 #include "base/mutex.h"
 #include "base/result.h"
+#include "collectives/shm/memory_map.h"
 
 namespace hvd::collectives {
 
@@ -56,6 +58,38 @@ class SharedHeap {
   uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;  // offset of the next block
   std::map<uintptr_t, Block> blocks_ HVD_GUARDED_BY(mutex_);
   std::atomic<size_t> block_count_{0};  // lets find() skip the lock if no block exists
+};
+
+// The mappings of the shared heaps of the other ranks on this host. The mesh owns PeerHeaps. Lives on
+// the progress thread.
+class PeerHeaps {
+ public:
+  // `files` holds the file of each local rank; a closed descriptor for a rank without a heap.
+  PeerHeaps(std::vector<UniqueFd> files, MemoryMap& map);
+  ~PeerHeaps();
+  PeerHeaps(const PeerHeaps&) = delete;
+  PeerHeaps& operator=(const PeerHeaps&) = delete;
+
+  // Returns the address of `bytes` of another rank's memory. The block stays mapped, unless it is
+  // the least recently used of kMostBlocks blocks.
+  Result<std::byte*> reach(size_t local, const SharedHeap::Place& place, size_t bytes);
+
+ private:
+  struct Block {
+    std::byte* memory;
+    uint64_t size;
+    uint64_t last_use;
+  };
+  struct Heap {
+    GuardedFd file;
+    uint64_t size = 0;
+    std::map<uint64_t, Block> blocks;  // by offset in the file
+  };
+  void forget_oldest(Heap& heap);
+
+  std::vector<Heap> heaps_;
+  MemoryMap& map_;
+  uint64_t uses_ = 0;
 };
 
 }  // namespace hvd::collectives

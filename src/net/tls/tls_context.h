@@ -7,6 +7,10 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/secrets/hmac.h"
+
+struct ssl_ctx_st;
+struct ssl_st;
 
 namespace hvd::net {
 
@@ -23,5 +27,24 @@ std::string last_tls_error();
 // error names the file.
 Status use_certificate(SSL_CTX* context, const std::string& certificate);
 Status use_key(SSL_CTX* context, const std::string& key, const std::string& certificate);
+
+// TLS 1.3 with a key that both ends hold in advance (an external PSK: RFC 8446, section 2.2, and
+// RFC 9257), and with ephemeral Diffie-Hellman: no end needs a certificate, and a key that leaks
+// later does not decrypt earlier recordings. Clients and servers of src/net/tls use this key. Only
+// tls_*.cpp call these functions. Contexts and sessions are OpenSSL's.
+
+// Makes clients of this context offer only the key, TLS 1.3 and one cipher suite.
+bool offer_shared_key(ssl_ctx_st* context, const Digest& key);
+// Makes servers of this context accept the key. Such servers issue no session tickets, so the shared
+// key is the only session that a client can resume. `is_alone`: the server has no certificate.
+bool accept_shared_key(ssl_ctx_st* context, const Digest& key, bool is_alone);
+
+// The key's use in a completed handshake. kIgnored: the client offered the key, but OpenSSL ignored
+// it because of another suite's hash, and used the server's certificate.
+enum class SharedKeyUse { kNone, kUsed, kIgnored };
+SharedKeyUse shared_key_use(ssl_st* session);
+
+// Returns whether OpenSSL's error in a server's handshake means that the client offered another key.
+bool is_other_key(unsigned long error);
 
 }  // namespace hvd::net

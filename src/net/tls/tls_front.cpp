@@ -7,7 +7,6 @@
 #include "net/descriptor_share.h"
 #include "net/socket_address.h"
 #include "net/tls/tls_context.h"
-#include "net/tls/tls_key.h"
 
 namespace hvd::net {
 namespace {

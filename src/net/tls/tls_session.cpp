@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "net/socket_address.h"
 #include "net/tls/tls_context.h"
-#include "net/tls/tls_key.h"
 
 namespace hvd::net {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "collectives/mesh/late_ranks.h"
 #include "runtime/wire/request.h"
 

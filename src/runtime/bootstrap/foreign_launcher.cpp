@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "plugin/catalogue.h"
 #include "runtime/bootstrap/launcher_detection.h"
-#include "runtime/plugins/opened_plugin.h"
 #include "runtime/plugins/plugin_host.h"
 #include "runtime/wire/request.h"
 

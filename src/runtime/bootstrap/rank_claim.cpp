@@ -5,14 +5,13 @@
 
 #include <initializer_list>
 
+#include "base/proc_file.h"
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "net/abstract_names.h"
 #include "net/packet_socket.h"
 #include "runtime/bootstrap/launcher_detection.h"
-#include "runtime/bootstrap/process_ancestry.h"
 
 namespace hvd::runtime {
 namespace {
@@ -50,6 +49,19 @@ bool is_above_one(const std::optional<std::string>& number) {
 }
 
 }  // namespace
+
+std::optional<int64_t> parent_of(int64_t pid) {
+  const auto stat = ProcStat::of(pid);
+  return stat ? std::optional((*stat)[StatField::kParent]) : std::nullopt;
+}
+
+bool is_ancestor(int64_t pid) {
+  std::optional<int64_t> each = ::getppid();
+  for (int level = 0; level < kMostLevels && each && *each > 1; ++level, each = parent_of(*each)) {
+    if (*each == pid) return true;
+  }
+  return false;
+}
 
 std::optional<NamedRank> named_rank(const Variables& variables) {
   if (auto ours = rank_of_ours(variables)) return ours;

@@ -4,6 +4,7 @@
 // process ends. hvd_init takes the claim before it finds the other ranks, and hvd_shutdown drops the claim.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,6 +13,17 @@
 #include "base/result.h"
 
 namespace hvd::runtime {
+
+// Walks from this process to its ancestors by /proc. Any thread.
+
+// Maximum number of ancestors that a search visits.
+constexpr int kMostLevels = 64;
+
+// Returns the parent; nullopt without /proc, or if the process has ended.
+std::optional<int64_t> parent_of(int64_t pid);
+
+// Returns whether `pid` is the parent of this process, or an ancestor of the parent.
+bool is_ancestor(int64_t pid);
 
 // A rank that variables name.
 struct NamedRank {

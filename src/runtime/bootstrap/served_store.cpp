@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
+#include <utility>
 
 #include "base/process/signals.h"
 #include "base/text.h"
 #include "net/blocking_stream.h"
-#include "net/interface_choice.h"
+#include "net/endpoint.h"
 #include "net/interfaces.h"
-#include "net/port_range.h"
 #include "net/socket_address.h"
 #include "net/tcp_transport.h"
 
@@ -48,6 +49,9 @@ std::string list_of(std::span<const net::Endpoint> endpoints) {
   }
   return text;
 }
+
+// Rank 0 shares this text if it has no store.
+constexpr std::string_view kNoStore = "none";
 
 }  // namespace
 
@@ -143,6 +147,46 @@ Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& inv
   return unavailable(cat("rank ", rank, " cannot reach the store of rank ", leader, " at any of ",
                          list_of(invitation.endpoints), " (", why.message(),
                          "); is a firewall between the hosts?"));
+}
+
+Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSettings& settings) {
+  if (place.size < 1 || place.rank < 0 || place.rank >= place.size) {
+    return invalid_argument(cat("rank ", place.rank, " of ", place.size, " is impossible"));
+  }
+  Bootstrap result;
+  result.identity.rank = place.rank;
+  result.identity.size = place.size;
+  result.rank_serves_store = true;
+  if (place.size == 1) return result;
+  if (settings.encrypts) {
+    return failed_precondition(
+        "HOROVOD_ENCRYPT is set, but the secret of the keys would cross the network in clear; "
+        "start "
+        "the job by horovodrun, or unset HOROVOD_ENCRYPT");
+  }
+  std::string text;
+  if (place.rank == 0) {
+    const Secret secret = Secret::random();
+    auto server = ServedStore::start(secret, settings);
+    if (!server.ok()) {
+      text = kNoStore;  // the other ranks wait for a text
+      place.share(&text);
+      return server.status();
+    }
+    text = invitation(secret, (*server)->endpoints());
+    result.session = std::shared_ptr<ServedStore>(*std::move(server));
+  }
+  if (!place.share(&text)) {
+    return unavailable(cat("rank ", place.rank, " of ", place.size,
+                           place.rank == 0 ? " could not send the others the address of its store"
+                                           : " did not get the address of rank 0's store"));
+  }
+  if (text == kNoStore) return unavailable("rank 0 could not start its store, and says why");
+  HVD_ASSIGN_OR_RETURN(const Invitation master, parse_invitation(text));
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, place.rank, 0,
+                                                 Deadline::after_seconds(settings.start_seconds)));
+  result.secret = master.secret;
+  return result;
 }
 
 }  // namespace hvd::runtime

@@ -3,6 +3,7 @@
 // secret replies. The saved bootstrap (foreign_launcher.h) owns the server.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "net/asio.h"
 #include "rendezvous/client/http_store.h"
 #include "rendezvous/server/server.h"
+#include "runtime/bootstrap/identity.h"
 #include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
@@ -57,5 +59,16 @@ Result<Invitation> parse_invitation(std::string_view text);
 Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& invitation,
                                                            int32_t rank, int32_t leader,
                                                            Deadline deadline);
+
+// Bootstrap by the caller of hvd_init, which passes this process's rank and a function that copies a text
+// from rank 0 to all ranks (hvd_init_options.share). Rank 0 serves the store until its shutdown.
+struct CallerPlace {
+  int32_t rank = 0;
+  int32_t size = 0;
+  // Copies rank 0's text to all ranks; returns false on failure.
+  std::function<bool(std::string* text)> share;
+};
+
+Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSettings& settings);
 
 }  // namespace hvd::runtime

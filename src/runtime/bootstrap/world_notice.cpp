@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "net/abstract_names.h"
 #include "net/packet_socket.h"
-#include "runtime/bootstrap/process_ancestry.h"
+#include "runtime/bootstrap/rank_claim.h"
 
 namespace hvd::runtime {
 namespace {

@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "base/c_status.h"
 #include "base/metrics/metrics_page.h"
 #include "base/mutex.h"
 #include "base/status.h"

@@ -26,12 +26,12 @@
 #include <vector>
 
 #include "collectives/algorithms/checked_call.h"
-#include "collectives/mesh/shared_mesh.h"
+#include "collectives/mesh/mesh.h"
 #include "runtime/core/shutdown.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/submission/submission.h"
-#include "runtime/telemetry/instruments.h"
-#include "runtime/telemetry/metrics_message.h"
+#include "runtime/telemetry/metrics_service.h"
+#include "runtime/telemetry/trace_recorder.h"
 
 namespace hvd::runtime {
 

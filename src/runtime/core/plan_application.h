@@ -10,10 +10,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/core/process_set.h"
+#include "runtime/core/process_set_registry.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/submission/tensor_table.h"
-#include "runtime/telemetry/instruments.h"
+#include "runtime/telemetry/trace_recorder.h"
 
 namespace hvd::runtime {
 

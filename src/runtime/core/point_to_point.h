@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collectives/mesh/shared_mesh.h"
+#include "collectives/mesh/mesh.h"
 #include "runtime/core/group_runner.h"
 #include "runtime/core/message_links.h"
 #include "runtime/core/pending_submissions.h"
@@ -18,7 +18,7 @@
 #include "runtime/execution/batch_executor.h"
 #include "runtime/point_to_point/message_matcher.h"
 #include "runtime/point_to_point/peer_link.h"
-#include "runtime/telemetry/instruments.h"
+#include "runtime/telemetry/trace_recorder.h"
 #include "runtime/wire/peer_message.h"
 
 namespace hvd::runtime {

@@ -17,7 +17,6 @@
 #include "runtime/core/plan_application.h"
 #include "runtime/core/point_to_point.h"
 #include "runtime/core/process_set_registry.h"
-#include "runtime/core/service_bus.h"
 #include "runtime/core/shutdown.h"
 #include "runtime/core/speculative_exchange.h"
 #include "runtime/execution/batch_executor.h"

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "runtime/core/message_links.h"
-#include "runtime/core/process_set.h"
+#include "runtime/core/process_set_registry.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/negotiation/fusion_planner.h"
 

@@ -14,7 +14,7 @@
 #include "runtime/plugins/op_selector.h"
 #include "runtime/submission/set_table.h"
 #include "runtime/submission/submission.h"
-#include "runtime/telemetry/instruments.h"
+#include "runtime/telemetry/trace_recorder.h"
 #include "runtime/wire/message.h"
 
 namespace hvd::runtime {

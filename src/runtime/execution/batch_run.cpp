@@ -10,7 +10,7 @@
 #include "base/operations/op_traits.h"
 #include "base/record_field.h"
 #include "base/text.h"
-#include "collectives/kernels/slice.h"
+#include "collectives/kernels/reduction.h"
 
 namespace hvd::runtime {
 namespace {

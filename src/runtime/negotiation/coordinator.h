@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/negotiation/cache_policy.h"
 #include "runtime/negotiation/fusion_planner.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/wire/message.h"

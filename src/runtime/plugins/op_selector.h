@@ -4,12 +4,16 @@
 #pragma once
 
 #include <algorithm>
+#include <bitset>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "base/dtype.h"
+#include "base/operations/op_traits.h"
 #include "base/record_field.h"
 #include "horovod/plugin_op.h"
-#include "runtime/plugins/opened_plugin.h"
+#include "runtime/plugins/plugin_host.h"
 
 namespace hvd::runtime {
 
@@ -65,6 +69,24 @@ class OpSelector {
                   cat("operation plugin ", op.record().name, " ", what, " process set ", id));
   }
   std::vector<OpenedPlugin> ops_;
+};
+
+// The table of the operations that the job's plugins run on device memory. hvd_init makes the table
+// once; immutable. The C ABI reads the table, on any thread, before it submits.
+class DeviceSupport {
+ public:
+  DeviceSupport() = default;  // supports no operation
+  // Queries the plugins for a set of `size` ranks (at least 2). Call it before other threads use the plugins.
+  static DeviceSupport ask(const OpSelector& ops, int32_t size);
+
+  // `reduce_op`: the user's value. A factor of 0 means 1.
+  bool has(int32_t op, int32_t dtype, int32_t reduce_op, double prescale, double postscale) const;
+
+ private:
+  static constexpr size_t kDtypes = kDtypeCount, kReductions = 6;
+  // Returns the index of a reduction, with or without factors, in the table.
+  static size_t place(int32_t op, int32_t dtype, int32_t reduce_op, bool factors);
+  std::bitset<kOpCount * kDtypes * kReductions * 2> runs_;
 };
 
 }  // namespace hvd::runtime

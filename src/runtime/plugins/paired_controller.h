@@ -3,7 +3,7 @@
 // pair_controllers.
 #pragma once
 
-#include "runtime/plugins/opened_plugin.h"
+#include "runtime/plugins/plugin_host.h"
 
 namespace hvd::runtime {
 

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/log/log.h"
-#include "base/text.h"
 
 namespace hvd::runtime {
 namespace {

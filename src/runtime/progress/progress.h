@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "net/event_loop.h"
-#include "runtime/progress/adaptive_yield.h"
 #include "runtime/progress/spin_budget.h"
 
 namespace hvd::runtime {

@@ -1,6 +1,6 @@
 #include "runtime/progress/spin_budget.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace hvd::runtime {
 namespace {
@@ -11,6 +11,29 @@ using std::chrono::microseconds;
 constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 
 }  // namespace
+
+void AdaptiveYield::found_nothing(Clock::time_point now) {
+  answered_ = false;
+  if (std::exchange(is_new_, false)) {
+    is_spinning_ = false;
+    is_long_ = now - last_ > kComputation;
+  }
+  if (!std::exchange(is_spinning_, true)) since_ = now;
+  last_ = now;
+}
+
+void AdaptiveYield::moved() {
+  if (std::exchange(answered_, false)) limit_ = kShort;
+  is_spinning_ = false;
+}
+
+void AdaptiveYield::yielded(Clock::time_point from, Clock::time_point until) {
+  last_ = until;
+  if (is_long_) return;
+  const auto took = until - from;
+  answered_ = took > kEmptyYield && took < kAnswer;
+  if (!answered_) limit_ = kUsual;
+}
 
 SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
   SpinBudget budget;

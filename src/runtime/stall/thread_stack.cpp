@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/platform_calls.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::runtime {
 namespace {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,10 +12,25 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/submission/output_memory.h"
+#include "horovod/plugin_framework.h"
 #include "runtime/wire/request.h"
 
 namespace hvd::runtime {
+
+// Owns the memory of an output that belongs to the runtime: host memory, or device memory, which the
+// framework releases. Any thread.
+struct OutputRelease {
+  const hvd_framework* framework = nullptr;  // nullptr: host memory
+  int32_t device = HVD_CPU;
+  void operator()(std::byte* memory) const {
+    if (framework == nullptr) {
+      delete[] memory;
+    } else {
+      framework->vtable->release(framework->context, device, memory);
+    }
+  }
+};
+using OutputMemory = std::unique_ptr<std::byte, OutputRelease>;
 
 struct MemoryUse;  // memory_table.h
 struct Name;       // tensor_table.h
@@ -135,5 +151,36 @@ inline bool is_message(const Submission& submission) {
 std::string name_text(const Submission& submission);
 // Returns the name with the operation: "allreduce 'grad'".
 std::string operation_text(const Submission& submission);
+
+// The queue from any number of submitting threads to the progress thread, first in, first out. No side
+// waits or allocates. PendingSubmissions owns the queue.
+class SubmissionQueue {
+ public:
+  void push(Submission* submission) {
+    Submission* head = head_.load(std::memory_order_relaxed);
+    do {
+      submission->next = head;
+    } while (!head_.compare_exchange_weak(head, submission, std::memory_order_seq_cst,
+                                          std::memory_order_relaxed));
+  }
+  bool empty() const { return head_.load(std::memory_order_seq_cst) == nullptr; }
+
+  // Takes all submissions as a chain by `next`, the oldest first; nullptr if empty.
+  Submission* take_all() {
+    if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    Submission* newest = head_.exchange(nullptr, std::memory_order_acquire);
+    Submission* oldest = nullptr;
+    while (newest != nullptr) {
+      Submission* older = newest->next;
+      newest->next = oldest;
+      oldest = newest;
+      newest = older;
+    }
+    return oldest;
+  }
+
+ private:
+  alignas(64) std::atomic<Submission*> head_{nullptr};
+};
 
 }  // namespace hvd::runtime

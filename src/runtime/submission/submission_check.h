@@ -23,4 +23,12 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
 // Checks the device of the tensors. `own`: this rank's device, HVD_CPU until the first device tensor sets it.
 Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own);
 
+// Checks the arguments of hvd_send and hvd_recv and copies them into a Submission. Runtime calls
+// these functions on the submitting thread.
+
+// Returns an error of one sentence that names the call and the wrong argument. `set` is null if the
+// process set does not exist.
+Status check_message(int32_t op, const hvd_message& from, int32_t rank, const SetMembers* set);
+void copy_message(int32_t op, const hvd_message& from, const SetMembers& set, Submission* to);
+
 }  // namespace hvd::runtime

@@ -5,7 +5,11 @@
 // lock held.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -35,6 +39,35 @@ class Service {
   virtual void on_alarm(Clock::time_point) {}
   // The runtime core calls on_end once, when the job is over for this rank. No further message follows.
   virtual void on_end(const Status& why) { static_cast<void>(why); }
+};
+
+// The functions of the runtime core and of the progress engine that a service uses. Class Observation sets them.
+struct ServiceLinks {
+  std::function<void(ByteView)> to_root;
+  std::function<void(ByteView)> to_all;
+  // Queues a function, which runs with the progress lock held. Any thread.
+  std::function<void(std::function<void()>)> post;
+};
+
+// The pending question of a user's thread. A service writes the answer with the progress lock held;
+// the thread reads it once `done` is true (acquire).
+struct Question {
+  Status status;
+  std::string text;
+  std::atomic<bool> done{false};
+
+  void answer(Status with) {
+    status = std::move(with);
+    // The writer checks for sleeping threads after this store: the order matters (progress.h).
+    done.store(true, std::memory_order_seq_cst);
+  }
+};
+
+// A question: the rank that asked, and the number that it chose.
+struct Ask {
+  int32_t rank = 0;
+  uint32_t ticket = 0;
+  static auto fields(auto& ask) { return std::tie(ask.rank, ask.ticket); }
 };
 
 }  // namespace hvd::runtime

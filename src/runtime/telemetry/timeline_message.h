@@ -19,8 +19,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "runtime/telemetry/question.h"
-#include "runtime/telemetry/trace_record.h"
+#include "runtime/telemetry/service.h"
+#include "runtime/telemetry/trace_recorder.h"
 
 namespace hvd::runtime {
 

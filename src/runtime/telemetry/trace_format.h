@@ -14,9 +14,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/telemetry/trace_record.h"
+#include "runtime/telemetry/trace_recorder.h"
 
 namespace hvd::runtime {
+
+// Formats parts of a trace's text. Plain data without I/O.
+void put_number(std::string& text, int64_t number);
+// Appends microseconds with three decimal places.
+void put_time(std::string& text, double micros);
+// Returns, for example, "[2, 3]"; truncates a long shape.
+std::string shape_text(const std::vector<int64_t>& shape);
+std::string upper_case(std::string_view text);
 
 // Records that one rank sends at a time.
 struct TraceBatch {

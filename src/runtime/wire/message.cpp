@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "runtime/wire/request_bytes.h"
+#include "runtime/wire/request.h"
 
 namespace hvd::runtime {
 namespace {

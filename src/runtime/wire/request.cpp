@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/dtype.h"
-#include "base/operations/op_traits.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -15,6 +14,9 @@ std::string list_of(std::span<const T> numbers) {
   for (size_t i = 0; i < numbers.size(); ++i) text += cat(i == 0 ? "" : ", ", numbers[i]);
   return text + "]";
 }
+
+// Maximum number of dimensions of a valid request, more than any framework allows.
+constexpr uint32_t kMostExtents = 64;
 
 }  // namespace
 
@@ -63,7 +65,7 @@ size_t dtype_size(int32_t dtype) {
 }
 
 std::string_view dtype_name(int32_t dtype) {
-  return is_dtype(dtype) ? name_of(static_cast<hvd_dtype>(dtype)) : "an unknown dtype";
+  return is_dtype(dtype) ? hvd::name_of(static_cast<hvd_dtype>(dtype)) : "an unknown dtype";
 }
 
 std::string_view op_name(int32_t op) {
@@ -86,7 +88,78 @@ std::string message_text(int32_t op, int32_t peer, int32_t tag) {
 
 std::string_view reduce_op_name(int32_t reduce_op) {
   const bool is_known = reduce_op >= HVD_AVERAGE && reduce_op <= HVD_PRODUCT;
-  return is_known ? name_of(static_cast<hvd_reduce_op>(reduce_op)) : "an unknown reduction";
+  return is_known ? hvd::name_of(static_cast<hvd_reduce_op>(reduce_op)) : "an unknown reduction";
+}
+
+void put_request(const Request& request, ByteWriter& out) {
+  out.put(static_cast<uint8_t>(request.op))
+      .put(static_cast<uint8_t>(request.reduce_op))
+      .put(request.root)
+      .put(request.device)
+      .put(request.prescale)
+      .put(request.postscale)
+      .put(static_cast<uint32_t>(request.tensors.size()));
+  for (const TensorSpec& tensor : request.tensors) {
+    out.put(static_cast<uint8_t>(tensor.dtype)).put(static_cast<uint8_t>(tensor.shape.size()));
+    for (const int64_t extent : tensor.shape) out.put(extent);
+  }
+  out.put(static_cast<uint32_t>(request.splits.size()));
+  for (const int32_t rows : request.splits) out.put(rows);
+  out.put_text(request.refusal);
+}
+
+Status get_request(ByteReader& in, Request* request) {
+  request->op = in.get<uint8_t>();
+  request->reduce_op = in.get<uint8_t>();
+  request->root = in.get<int32_t>();
+  request->device = in.get<int32_t>();
+  request->prescale = in.get<double>();
+  request->postscale = in.get<double>();
+  request->tensors.resize(in.get_count(2));
+  for (TensorSpec& tensor : request->tensors) {
+    tensor.dtype = in.get<uint8_t>();
+    const uint32_t dimensions = in.get<uint8_t>();
+    if (!in.failed() && (dtype_size(tensor.dtype) == 0 || dimensions > kMostExtents)) {
+      return invalid_argument("a request has an unknown dtype or too many dimensions");
+    }
+    tensor.shape.resize(dimensions);
+    // Limit also the elements of one row: a shape without rows has no elements, even if a row is large.
+    const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
+    int64_t bytes = size;
+    int64_t row_bytes = size;
+    for (size_t i = 0; i < tensor.shape.size(); ++i) {
+      const auto extent = tensor.shape[i] = in.get<int64_t>();
+      if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes) ||
+          (i > 0 && __builtin_mul_overflow(row_bytes, extent, &row_bytes))) {
+        return invalid_argument("a request has an impossible shape");
+      }
+    }
+  }
+  request->splits.resize(in.get_count(sizeof(int32_t)));
+  for (int32_t& rows : request->splits) rows = in.get<int32_t>();
+  request->refusal = in.get_text();
+  return {};
+}
+
+void put_rows(const std::vector<RankRows>& all, ByteWriter& out) {
+  out.put(static_cast<uint32_t>(all.size()));
+  for (const RankRows& one : all) {
+    out.put(one.rank).put(static_cast<uint32_t>(one.rows.size()));
+    for (const int64_t rows : one.rows) out.put(rows);
+  }
+}
+
+Status get_rows(ByteReader& in, std::vector<RankRows>* all) {
+  all->resize(in.get_count(8));
+  for (RankRows& one : *all) {
+    one.rank = in.get<int32_t>();
+    one.rows.resize(in.get_count(sizeof(int64_t)));
+    for (int64_t& rows : one.rows) {
+      rows = in.get<int64_t>();
+      if (rows < 0) return invalid_argument("a rank brings a negative number of rows");
+    }
+  }
+  return {};
 }
 
 }  // namespace hvd::runtime

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/operations/op_traits.h"
+#include "base/status.h"
 #include "horovod/types.h"
 
 namespace hvd::runtime {
@@ -93,5 +95,12 @@ std::span<const int32_t> announcers_of(const Request& request);
 std::string list_text(std::span<const int64_t> numbers);
 std::string list_text(std::span<const int32_t> numbers);
 std::string_view reduce_op_name(int32_t reduce_op);
+
+// Encodes and decodes requests in messages, for new names or new requests. Decoding checks everything;
+// the reader's finish() reports truncation.
+void put_request(const Request& request, ByteWriter& out);
+Status get_request(ByteReader& in, Request* request);
+void put_rows(const std::vector<RankRows>& all, ByteWriter& out);
+Status get_rows(ByteReader& in, std::vector<RankRows>* all);
 
 }  // namespace hvd::runtime

@@ -1,8 +1,8 @@
-#include "base/process/proc_stat.h"
-
 #include <doctest/doctest.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+
+#include "base/proc_file.h"
 
 using namespace hvd;
 

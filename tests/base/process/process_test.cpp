@@ -19,11 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/c_status.h"
-#include "base/process/exec_strings.h"
 #include "base/process/pipe.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
+#include "base/status.h"
 
 using namespace hvd;
 

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "base/secrets/random_number.h"
-
 namespace hvd {
 
 TEST_CASE("HMAC-SHA256 gives the value of RFC 4231, test case 2") {

@@ -7,7 +7,6 @@
 #include <random>
 
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/log/log_format.h"
+#include "base/log/log.h"
 
 namespace hvd::launcher {
 

@@ -18,7 +18,7 @@
 #include "launcher/protocol/token_proof.h"
 #include "net/blocking_stream.h"
 #include "net/http.h"
-#include "rendezvous/server/listening.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,5 +1,3 @@
-#include "mpi/ending.h"
-
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -9,6 +7,8 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+
+#include "mpi/job.h"
 
 using namespace std::chrono_literals;
 

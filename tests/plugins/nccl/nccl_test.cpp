@@ -14,8 +14,7 @@
 #include "base/shared_library.h"
 #include "conformance/op_conformance.h"
 #include "horovod/plugin_framework.h"
-#include "ops/nccl/backoff.h"
-#include "ops/nccl/grid.h"
+#include "ops/nccl/channel.h"
 #include "plugin/library.h"
 
 extern "C" {

@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "runtime/autotune/step_meter.h"
+#include "runtime/autotune/tuning_service.h"
 
 using namespace hvd::runtime;
 

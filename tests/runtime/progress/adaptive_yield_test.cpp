@@ -1,6 +1,6 @@
-#include "runtime/progress/adaptive_yield.h"
-
 #include <doctest/doctest.h>
+
+#include "runtime/progress/spin_budget.h"
 
 using hvd::Clock;
 using hvd::runtime::AdaptiveYield;

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "idle.h"
 #include "launcher/observe/views/running_launchers.h"
-#include "net/abstract_names.h"
+#include "net/packet_socket.h"
 
 using namespace hvd;
 using namespace hvd::launcher;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/words.h"
+#include "base/text.h"
 #include "launcher/observe/views/job_table.h"
 #include "launcher/observe/views/job_view.h"
 #include "launcher/output/terminal_text.h"

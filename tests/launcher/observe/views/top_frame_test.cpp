@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {

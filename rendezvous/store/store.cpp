@@ -1,7 +1,6 @@
-#include "rendezvous/store/store_checks.h"
+#include "rendezvous/store/store.h"
 
 #include "base/text.h"
-#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 

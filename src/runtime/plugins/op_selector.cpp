@@ -1,4 +1,4 @@
-#include "runtime/plugins/device_support.h"
+#include "runtime/plugins/op_selector.h"
 
 #include "runtime/wire/request.h"
 
