@@ -4,9 +4,7 @@
 
 #include <cstdlib>
 #include <memory>
-#include <type_traits>
 
-#include "base/shared_library.h"
 #include "base/text.h"
 
 namespace hvd::bootstrap {
@@ -26,19 +24,10 @@ Result<Munge> Munge::open() {
   if (!library.ok()) {
     return library.error().with_context("MUNGE's library (Debian: libmunge2) cannot be opened");
   }
-  Munge munge;
-  bool whole = true;
-  const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library->symbol(name));
-    whole &= function != nullptr;
-  };
-  find("munge_ctx_create", munge.create_);
-  find("munge_ctx_destroy", munge.destroy_);
-  find("munge_ctx_set", munge.set_);
-  find("munge_encode", munge.encode_);
-  find("munge_decode", munge.decode_);
-  find("munge_strerror", munge.explain_);
-  if (!whole) return unavailable(cat(library->path(), " is no library of MUNGE 0.5"));
+  Munge munge(*std::move(library));
+  if (!munge.find_.missing().empty()) {
+    return unavailable(cat(munge.find_.library().path(), " is no library of MUNGE 0.5"));
+  }
   return munge;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/shared_library.h"
 
 namespace hvd::bootstrap {
 
@@ -21,6 +22,8 @@ class Munge {
   Result<Bytes> unseal(const std::string& credential, bool is_shared = false) const;
 
  private:
+  explicit Munge(SharedLibrary library) : find_(std::move(library)) {}
+
   struct Context;
   using Create = Context* (*)();
   using Destroy = void (*)(Context*);
@@ -32,12 +35,13 @@ class Munge {
 
   Status failure(const char* what, int code) const;
 
-  Create create_ = nullptr;
-  Destroy destroy_ = nullptr;
-  Set set_ = nullptr;
-  Encode encode_ = nullptr;
-  Decode decode_ = nullptr;
-  Explain explain_ = nullptr;
+  SymbolFinder find_;
+  Create create_ = find_("munge_ctx_create");
+  Destroy destroy_ = find_("munge_ctx_destroy");
+  Set set_ = find_("munge_ctx_set");
+  Encode encode_ = find_("munge_encode");
+  Decode decode_ = find_("munge_decode");
+  Explain explain_ = find_("munge_strerror");
 };
 
 }  // namespace hvd::bootstrap

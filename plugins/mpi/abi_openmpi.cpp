@@ -13,16 +13,9 @@ const Abi& abi() {
 }
 
 Result<Handles> find_handles(const SharedLibrary& library) {
-  std::string missing;
-  const auto address = [&](const char* name) {
-    void* found = library.symbol(name);
-    if (found == nullptr) missing = name;
-    return found;
-  };
-  const auto type = [&](const char* name) { return static_cast<MPI_Datatype>(address(name)); };
-  const auto reduction = [&](const char* name) { return static_cast<MPI_Op>(address(name)); };
+  SymbolFinder find(library);
   Handles handles;
-  handles.world = static_cast<MPI_Comm>(address("ompi_mpi_comm_world"));
+  handles.world = find("ompi_mpi_comm_world");
   const char* const names[] = {"ompi_mpi_uint8_t",
                                "ompi_mpi_int8_t",
                                "ompi_mpi_uint16_t",
@@ -37,17 +30,17 @@ Result<Handles> find_handles(const SharedLibrary& library) {
                                "ompi_mpi_uint32_t",
                                "ompi_mpi_uint64_t"};
   for (size_t i = 0; i < std::size(names); ++i) {
-    if (names[i] != nullptr) handles.types[i] = type(names[i]);
+    if (names[i] != nullptr) handles.types[i] = find(names[i]);
   }
-  handles.sum = reduction("ompi_mpi_op_sum");
-  handles.min = reduction("ompi_mpi_op_min");
-  handles.max = reduction("ompi_mpi_op_max");
-  handles.product = reduction("ompi_mpi_op_prod");
-  handles.no_request = static_cast<MPI_Request>(address("ompi_request_null"));
-  handles.errors_return = static_cast<MPI_Errhandler>(address("ompi_mpi_errors_return"));
-  handles.no_info = static_cast<MPI_Info>(address("ompi_mpi_info_null"));
-  if (missing.empty()) return handles;
-  return not_found(cat(library.path(), " is not Open MPI: it has no ", missing));
+  handles.sum = find("ompi_mpi_op_sum");
+  handles.min = find("ompi_mpi_op_min");
+  handles.max = find("ompi_mpi_op_max");
+  handles.product = find("ompi_mpi_op_prod");
+  handles.no_request = find("ompi_request_null");
+  handles.errors_return = find("ompi_mpi_errors_return");
+  handles.no_info = find("ompi_mpi_info_null");
+  if (find.missing().empty()) return handles;
+  return not_found(cat(library.path(), " is not Open MPI: it has no ", find.missing()));
 }
 
 }  // namespace hvd::mpi

@@ -13,21 +13,6 @@
 
 namespace hvd::mpi {
 
-// Makes an MPI communicator (MPI_Comm) of some of a job's ranks. The op plugin makes one for each process set, on its
-// library thread; the controller makes one of all ranks.
-
-// One thread creates the communicator while other threads poll `state`. The owner frees `comm`.
-struct MpiComm {
-  MPI_Comm comm{};
-  int index = 0, size = 0;
-  std::atomic<int> state{0};  // 0: not complete, 1: complete, -1: failed
-};
-
-// Waits for the other members, which must all call this function. `members`: ascending ranks of the job.
-// `world_ranks`: the number of each rank of the job in MPI_COMM_WORLD.
-void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
-                       const std::vector<int32_t>& members, MpiComm* to);
-
 // The differences between the binary interfaces; each plugin contains one of the files abi_*.cpp.
 struct Abi {
   const char* family;                  // "Open MPI", "MPICH"
@@ -53,43 +38,59 @@ struct Handles {
 Result<Handles> find_handles(const SharedLibrary& library);
 
 struct MpiApi {
-  Handles handles;
-  std::string library;  // path of the library
+  SymbolFinder find;
+  Handles handles = {};
+  std::string library = find.library().place();
 
-  decltype(&MPI_Initialized) initialized;
-  decltype(&MPI_Finalized) finalized;
-  decltype(&MPI_Init_thread) init_thread;
-  decltype(&MPI_Query_thread) query_thread;
-  decltype(&MPI_Finalize) finalize;
-  decltype(&MPI_Get_library_version) get_library_version;
-  decltype(&MPI_Error_string) error_string;
-  decltype(&MPI_Comm_rank) comm_rank;
-  decltype(&MPI_Comm_size) comm_size;
-  decltype(&MPI_Comm_group) comm_group;
-  decltype(&MPI_Group_incl) group_incl;
-  decltype(&MPI_Group_free) group_free;
-  decltype(&MPI_Comm_create_group) comm_create_group;
-  decltype(&MPI_Comm_set_errhandler) comm_set_errhandler;
-  decltype(&MPI_Comm_idup) comm_idup;
-  decltype(&MPI_Comm_split_type) comm_split_type;
-  decltype(&MPI_Comm_free) comm_free;
-  decltype(&MPI_Type_contiguous) type_contiguous;
-  decltype(&MPI_Type_commit) type_commit;
-  decltype(&MPI_Type_free) type_free;
-  decltype(&MPI_Op_create) op_create;
-  decltype(&MPI_Op_free) op_free;
-  decltype(&MPI_Iallreduce) iallreduce;
-  decltype(&MPI_Ireduce_scatter) ireduce_scatter;
-  decltype(&MPI_Iallgatherv) iallgatherv;
-  decltype(&MPI_Ibcast) ibcast;
-  decltype(&MPI_Isend) isend;
-  decltype(&MPI_Irecv) irecv;
-  decltype(&MPI_Iprobe) iprobe;
-  decltype(&MPI_Get_count) get_count;
-  decltype(&MPI_Testall) testall;
+  decltype(&MPI_Initialized) initialized = find("MPI_Initialized");
+  decltype(&MPI_Finalized) finalized = find("MPI_Finalized");
+  decltype(&MPI_Init_thread) init_thread = find("MPI_Init_thread");
+  decltype(&MPI_Query_thread) query_thread = find("MPI_Query_thread");
+  decltype(&MPI_Finalize) finalize = find("MPI_Finalize");
+  decltype(&MPI_Get_library_version) get_library_version = find("MPI_Get_library_version");
+  decltype(&MPI_Error_string) error_string = find("MPI_Error_string");
+  decltype(&MPI_Comm_rank) comm_rank = find("MPI_Comm_rank");
+  decltype(&MPI_Comm_size) comm_size = find("MPI_Comm_size");
+  decltype(&MPI_Comm_group) comm_group = find("MPI_Comm_group");
+  decltype(&MPI_Group_incl) group_incl = find("MPI_Group_incl");
+  decltype(&MPI_Group_free) group_free = find("MPI_Group_free");
+  decltype(&MPI_Comm_create_group) comm_create_group = find("MPI_Comm_create_group");
+  decltype(&MPI_Comm_set_errhandler) comm_set_errhandler = find("MPI_Comm_set_errhandler");
+  decltype(&MPI_Comm_idup) comm_idup = find("MPI_Comm_idup");
+  decltype(&MPI_Comm_split_type) comm_split_type = find("MPI_Comm_split_type");
+  decltype(&MPI_Comm_free) comm_free = find("MPI_Comm_free");
+  decltype(&MPI_Type_contiguous) type_contiguous = find("MPI_Type_contiguous");
+  decltype(&MPI_Type_commit) type_commit = find("MPI_Type_commit");
+  decltype(&MPI_Type_free) type_free = find("MPI_Type_free");
+  decltype(&MPI_Op_create) op_create = find("MPI_Op_create");
+  decltype(&MPI_Op_free) op_free = find("MPI_Op_free");
+  decltype(&MPI_Iallreduce) iallreduce = find("MPI_Iallreduce");
+  decltype(&MPI_Ireduce_scatter) ireduce_scatter = find("MPI_Ireduce_scatter");
+  decltype(&MPI_Iallgatherv) iallgatherv = find("MPI_Iallgatherv");
+  decltype(&MPI_Ibcast) ibcast = find("MPI_Ibcast");
+  decltype(&MPI_Isend) isend = find("MPI_Isend");
+  decltype(&MPI_Irecv) irecv = find("MPI_Irecv");
+  decltype(&MPI_Iprobe) iprobe = find("MPI_Iprobe");
+  decltype(&MPI_Get_count) get_count = find("MPI_Get_count");
+  decltype(&MPI_Testall) testall = find("MPI_Testall");
 };
 
 // Opens the library at `path`; if `path` is empty, the first usual library that loads.
 Result<MpiApi> open_api(const std::string& path);
+
+// Makes an MPI communicator (MPI_Comm) of some of a job's ranks. The op plugin makes one for each process set, on its
+// library thread; the controller makes one of all ranks.
+
+// One thread creates the communicator while other threads poll `state`. The owner frees `comm`.
+struct MpiComm {
+  MPI_Comm comm{};
+  int index = 0, size = 0;
+  std::atomic<int> state{0};  // 0: not complete, 1: complete, -1: failed
+};
+
+// Waits for the other members, which must all call this function. `members`: ascending ranks of the job.
+// `world_ranks`: the number of each rank of the job in MPI_COMM_WORLD.
+void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
+                       const std::vector<int32_t>& members, MpiComm* to);
 
 }  // namespace hvd::mpi

@@ -244,8 +244,7 @@ Result<MpiJob> join(const hvd_plugin_host& host, const hvd_plugin_config& config
                                    ": all ranks need one MPI; HOROVOD_MPI_LIBRARY "
                                    "may name its library"));
   }
-  MpiJob job;
-  job.api = *std::move(api);
+  MpiJob job{*std::move(api)};
   job.rank = config.rank;
   job.version = versions[0];
   const std::string why = why_apart();

@@ -24,11 +24,11 @@ void end_mpi(int (*finalize)(), bool may_never_end, int status,
 struct MpiJob {
   MpiApi api;
   int32_t rank = 0;
-  std::vector<int> world_ranks;  // the number of each rank of the job in MPI_COMM_WORLD
-  std::vector<std::string>
-      machines;     // each rank's machine: equal if ranks share a kernel and a network
+  std::vector<int> world_ranks = {};  // the number of each rank of the job in MPI_COMM_WORLD
+  // Each rank's machine: equal if ranks share a kernel and a network.
+  std::vector<std::string> machines = {};
   int threads = 0;  // the highest thread level that all ranks have
-  std::string version;
+  std::string version = {};
   bool has_threads() const { return threads == MPI_THREAD_MULTIPLE; }
 };
 

@@ -21,88 +21,9 @@ int find_internal(dl_phdr_info* info, size_t, void* found) {
   return 1;
 }
 
-// Finds functions in the libraries of TensorFlow.
-class TfSymbols {
- public:
-  TfSymbols() {
-    for (void*& library : libraries_) library = nullptr;
-    const char* names[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};
-    for (int i = 0; i < 2; ++i) libraries_[i] = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
-    std::string internal;  // a library without soname
-    dl_iterate_phdr(&find_internal, &internal);
-    if (!internal.empty()) libraries_[2] = dlopen(internal.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  }
-
-  template <typename Function>
-  void find(Function* function, const char* name) {
-    // async_kernels.cpp defines the functions that this TensorFlow lacks.
-    void* found = dlsym(RTLD_DEFAULT, (std::string("horovod_") + name).c_str());
-    for (void* library : libraries_) {
-      if (library != nullptr && found == nullptr) found = dlsym(library, name);
-    }
-    if (found == nullptr) found = dlsym(RTLD_DEFAULT, name);
-    if (found == nullptr && missing_ == nullptr) missing_ = name;
-    *function = reinterpret_cast<Function>(found);
-  }
-
-  const char* missing() const { return missing_; }
-
- private:
-  void* libraries_[3];
-  const char* missing_ = nullptr;
-};
-
-struct TfApiLookup {
-  TfApi api{};
-  const char* missing;
-
-  TfApiLookup() {
-    TfSymbols finder;
-    finder.find(&api.new_status, "TF_NewStatus");
-    finder.find(&api.delete_status, "TF_DeleteStatus");
-    finder.find(&api.set_status, "TF_SetStatus");
-    finder.find(&api.get_code, "TF_GetCode");
-    finder.find(&api.message, "TF_Message");
-    finder.find(&api.new_op, "TF_NewOpDefinitionBuilder");
-    finder.find(&api.register_op, "TF_RegisterOpDefinition");
-    finder.find(&api.op_attribute, "TF_OpDefinitionBuilderAddAttr");
-    finder.find(&api.op_input, "TF_OpDefinitionBuilderAddInput");
-    finder.find(&api.op_output, "TF_OpDefinitionBuilderAddOutput");
-    finder.find(&api.op_is_stateful, "TF_OpDefinitionBuilderSetIsStateful");
-    finder.find(&api.op_shapes, "TF_OpDefinitionBuilderSetShapeInferenceFunction");
-    finder.find(&api.new_shape, "TF_NewShapeHandle");
-    finder.find(&api.delete_shape, "TF_DeleteShapeHandle");
-    finder.find(&api.shape_inputs, "TF_ShapeInferenceContextNumInputs");
-    finder.find(&api.shape_of_input, "TF_ShapeInferenceContextGetInput");
-    finder.find(&api.set_shape, "TF_ShapeInferenceContextSetOutput");
-    finder.find(&api.unknown_shapes, "TF_ShapeInferenceContextSetUnknownShape");
-    finder.find(&api.new_kernel, "TF_NewAsyncKernelBuilder");
-    finder.find(&api.register_kernel, "TF_RegisterKernelBuilder");
-    finder.find(&api.string_size, "TF_OpKernelConstruction_GetAttrSize");
-    finder.find(&api.string, "TF_OpKernelConstruction_GetAttrString");
-    finder.find(&api.number, "TF_OpKernelConstruction_GetAttrInt64");
-    finder.find(&api.numbers, "TF_OpKernelConstruction_GetAttrInt64List");
-    finder.find(&api.node_name, "TF_OpKernelConstruction_GetName");
-    finder.find(&api.construction_failure, "TF_OpKernelConstruction_Failure");
-    finder.find(&api.input_count, "TF_NumInputs");
-    finder.find(&api.input, "TF_GetInput");
-    finder.find(&api.allocate_output, "TF_AllocateOutput");
-    finder.find(&api.forward_or_allocate, "TF_ForwardInputOrAllocateOutput");
-    finder.find(&api.failure, "TF_OpKernelContext_Failure");
-    finder.find(&api.run_done, "TF_RunAsyncOpKernelDoneCallback");
-    finder.find(&api.dtype, "TF_TensorType");
-    finder.find(&api.dimensions, "TF_NumDims");
-    finder.find(&api.extent, "TF_Dim");
-    finder.find(&api.bytes, "TF_TensorByteSize");
-    finder.find(&api.data, "TF_TensorData");
-    finder.find(&api.delete_tensor, "TF_DeleteTensor");
-    missing = finder.missing();
-  }
-};
-
-const TfApiLookup& found() {
-  static const TfApiLookup result;
-  return result;
+const TfApi& found() {
+  static const TfApi api;
+  return api;
 }
 
 // The address ranges of code of TensorFlow's libraries: [begin, end) each.
@@ -141,6 +62,26 @@ bool is_tensorflow(const void* pointer) {
 
 }  // namespace
 
+TfSymbols::TfSymbols() {
+  for (void*& library : libraries_) library = nullptr;
+  const char* names[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};
+  for (int i = 0; i < 2; ++i) libraries_[i] = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
+  std::string internal;  // a library without soname
+  dl_iterate_phdr(&find_internal, &internal);
+  if (!internal.empty()) libraries_[2] = dlopen(internal.c_str(), RTLD_NOW | RTLD_NOLOAD);
+}
+
+TfSymbols::Symbol TfSymbols::operator()(const char* name) {
+  // async_kernels.cpp defines the functions that this TensorFlow lacks.
+  void* found = dlsym(RTLD_DEFAULT, (std::string("horovod_") + name).c_str());
+  for (void* library : libraries_) {
+    if (library != nullptr && found == nullptr) found = dlsym(library, name);
+  }
+  if (found == nullptr) found = dlsym(RTLD_DEFAULT, name);
+  if (found == nullptr && missing_ == nullptr) missing_ = name;
+  return {found};
+}
+
 std::function<void()> keep(const Done* done) {
   // The layout in libstdc++, which TensorFlow uses: two words of the callee; the function that copies and destroys the
   // callee; the function that calls it.
@@ -151,8 +92,8 @@ std::function<void()> keep(const Done* done) {
   return *reinterpret_cast<const std::function<void()>*>(done);
 }
 
-const TfApi* tf_api() { return found().missing == nullptr ? &found().api : nullptr; }
+const TfApi* tf_api() { return missing_function() == nullptr ? &found() : nullptr; }
 
-const char* missing_function() { return found().missing; }
+const char* missing_function() { return found().find.missing(); }
 
 }  // namespace hvd::tensorflow

@@ -35,6 +35,39 @@ class SharedLibrary {
   void* handle_;
 };
 
+// Finds the symbols of a library, for a record whose members hold them:
+//   struct Functions { SymbolFinder find; Init* init = find("Init"); };
+class SymbolFinder {
+ public:
+  // `prefix`: the beginning of all names.
+  explicit SymbolFinder(SharedLibrary library, std::string prefix = {})
+      : library_(std::move(library)), prefix_(std::move(prefix)) {}
+
+  // The address of a symbol, for a pointer of any type.
+  struct Symbol {
+    void* address;
+    template <typename Type>
+    operator Type*() const {
+      return reinterpret_cast<Type*>(address);
+    }
+  };
+  Symbol operator()(const char* name) {
+    const Symbol found = may(name);
+    if (found.address == nullptr && missing_.empty()) missing_ = prefix_ + name;
+    return found;
+  }
+  // Finds a symbol that the library may lack.
+  Symbol may(const char* name) const { return {library_.symbol((prefix_ + name).c_str())}; }
+  // Returns the first symbol that the library lacks; empty: none.
+  const std::string& missing() const { return missing_; }
+  const SharedLibrary& library() const { return library_; }
+
+ private:
+  SharedLibrary library_;
+  std::string prefix_;
+  std::string missing_;
+};
+
 // Returns the paths of this process's libraries whose file name begins with `start`.
 std::vector<std::string> loaded_libraries(std::string_view start);
 

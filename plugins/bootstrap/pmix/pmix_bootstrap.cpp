@@ -42,14 +42,15 @@ constexpr size_t kMostNames = 8;
 
 // The functions of libpmix that this plugin calls.
 struct PmixLibrary {
-  decltype(&PMIx_Init) init;
-  decltype(&PMIx_Finalize) finalize;
-  decltype(&PMIx_Get) get;
-  decltype(&PMIx_Get_nb) get_nb;
-  decltype(&PMIx_Put) put;
-  decltype(&PMIx_Commit) commit;
-  decltype(&PMIx_Fence_nb) fence_nb;
-  decltype(&PMIx_Error_string) error_string;
+  SymbolFinder find;
+  decltype(&PMIx_Init) init = find("PMIx_Init");
+  decltype(&PMIx_Finalize) finalize = find("PMIx_Finalize");
+  decltype(&PMIx_Get) get = find("PMIx_Get");
+  decltype(&PMIx_Get_nb) get_nb = find("PMIx_Get_nb");
+  decltype(&PMIx_Put) put = find("PMIx_Put");
+  decltype(&PMIx_Commit) commit = find("PMIx_Commit");
+  decltype(&PMIx_Fence_nb) fence_nb = find("PMIx_Fence_nb");
+  decltype(&PMIx_Error_string) error_string = find("PMIx_Error_string");
 
   static Result<PmixLibrary> open() {
     auto opened = SharedLibrary::open(kLibrary);
@@ -58,22 +59,11 @@ struct PmixLibrary {
           "PMIx's library (Debian: libpmix2) cannot be opened; LD_LIBRARY_PATH may name its "
           "folder");
     }
-    PmixLibrary library{};
-    bool whole = true;
-    const auto find = [&](const char* name, auto& function) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(opened->symbol(name));
-      whole &= function != nullptr;
-    };
-    find("PMIx_Init", library.init);
-    find("PMIx_Finalize", library.finalize);
-    find("PMIx_Get", library.get);
-    find("PMIx_Get_nb", library.get_nb);
-    find("PMIx_Put", library.put);
-    find("PMIx_Commit", library.commit);
-    find("PMIx_Fence_nb", library.fence_nb);
-    find("PMIx_Error_string", library.error_string);
-    if (!whole) return unavailable(cat(opened->path(), " lacks functions of PMIx 3 and later"));
+    PmixLibrary library{SymbolFinder(*std::move(opened))};
+    if (!library.find.missing().empty()) {
+      return unavailable(
+          cat(library.find.library().path(), " lacks functions of PMIx 3 and later"));
+    }
     return library;
   }
 };

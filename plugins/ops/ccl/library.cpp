@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "base/shared_library.h"
 #include "base/text.h"
 
 namespace hvd::ops::ccl {
@@ -57,53 +56,15 @@ Status find_fabric() {
                         " may name it)"));
 }
 
-class CclSymbols {
- public:
-  explicit CclSymbols(const SharedLibrary& library) : library_(library) {}
-  template <typename Function>
-  void need(const char* name, Function** to) {
-    *to = reinterpret_cast<Function*>(symbol(name));
-  }
-  template <typename Function>
-  void need(const char* name, const char* defaults, CallWithDefaults<Function>* to) {
-    need(name, &to->function);
-    to->defaults = static_cast<const abi::Attribute*>(symbol(defaults));
-  }
-  Status status() const {
-    if (missing_.empty()) return {};
-    return not_found(cat(library_.path(), " has no symbol ", missing_,
-                         ": its interface is none of oneCCL 2021.14 to 2021.16"));
-  }
-
- private:
-  void* symbol(const char* name) {
-    void* found = library_.symbol(name);
-    if (found == nullptr && missing_.empty()) missing_ = name;
-    return found;
-  }
-  const SharedLibrary& library_;
-  std::string missing_;
-};
-
 }  // namespace
 
 Result<CclApi> open_api() {
   HVD_ASSIGN_OR_RETURN(const SharedLibrary library, open_library());
-  CclApi api{};
-  api.library = library.path();
-  CclSymbols find(library);
-  find.need(abi::kGetVersion, &api.get_version);
-  find.need(abi::kDestroyCommunicator, &api.destroy_communicator);
-  find.need(abi::kTestEvent, &api.test_event);
-  find.need(abi::kDestroyEvent, &api.destroy_event);
-  find.need(abi::kInit, abi::kInitDefault, &api.init);
-  find.need(abi::kCreateCommunicator, abi::kCommunicatorDefault, &api.create_communicator);
-  find.need(abi::kAllReduce, abi::kAllReduceDefault, &api.all_reduce);
-  find.need(abi::kReduceScatter, abi::kReduceScatterDefault, &api.reduce_scatter);
-  find.need(abi::kAllGather, abi::kAllGatherDefault, &api.all_gather);
-  find.need(abi::kBroadcast, abi::kBroadcastDefault, &api.broadcast);
-  find.need(abi::kAllToAll, abi::kAllToAllDefault, &api.all_to_all);
-  HVD_RETURN_IF_ERROR(find.status());
+  CclApi api{SymbolFinder(library)};
+  if (!api.find.missing().empty()) {
+    return not_found(cat(api.library, " has no symbol ", api.find.missing(),
+                         ": its interface is none of oneCCL 2021.14 to 2021.16"));
+  }
   HVD_RETURN_IF_ERROR(find_fabric());
   const abi::Version version = api.get_version();
   api.title = cat("oneCCL ", version.major, ".", version.minor, ".", version.update);

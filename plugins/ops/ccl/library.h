@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/shared_library.h"
 #include "horovod/plugin.h"
 #include "ops/ccl/abi.h"
 
@@ -18,20 +19,26 @@ struct CallWithDefaults {
 };
 
 struct CclApi {
-  std::string library;  // path or name
-  std::string title;    // "oneCCL 2021.16.2"
+  SymbolFinder find;
+  std::string library = find.library().path();  // path or name
+  std::string title = {};                       // "oneCCL 2021.16.2"
 
-  abi::GetVersion* get_version;
-  abi::DestroyCommunicator* destroy_communicator;
-  abi::TestEvent* test_event;
-  abi::DestroyEvent* destroy_event;
-  CallWithDefaults<abi::Init> init;
-  CallWithDefaults<abi::CreateCommunicator> create_communicator;
-  CallWithDefaults<abi::AllReduce> all_reduce;
-  CallWithDefaults<abi::ReduceScatter> reduce_scatter;
-  CallWithDefaults<abi::AllGather> all_gather;
-  CallWithDefaults<abi::Broadcast> broadcast;
-  CallWithDefaults<abi::AllToAll> all_to_all;
+  abi::GetVersion* get_version = find(abi::kGetVersion);
+  abi::DestroyCommunicator* destroy_communicator = find(abi::kDestroyCommunicator);
+  abi::TestEvent* test_event = find(abi::kTestEvent);
+  abi::DestroyEvent* destroy_event = find(abi::kDestroyEvent);
+  CallWithDefaults<abi::Init> init = {find(abi::kInit), find(abi::kInitDefault)};
+  CallWithDefaults<abi::CreateCommunicator> create_communicator = {find(abi::kCreateCommunicator),
+                                                                   find(abi::kCommunicatorDefault)};
+  CallWithDefaults<abi::AllReduce> all_reduce = {find(abi::kAllReduce),
+                                                 find(abi::kAllReduceDefault)};
+  CallWithDefaults<abi::ReduceScatter> reduce_scatter = {find(abi::kReduceScatter),
+                                                         find(abi::kReduceScatterDefault)};
+  CallWithDefaults<abi::AllGather> all_gather = {find(abi::kAllGather),
+                                                 find(abi::kAllGatherDefault)};
+  CallWithDefaults<abi::Broadcast> broadcast = {find(abi::kBroadcast),
+                                                find(abi::kBroadcastDefault)};
+  CallWithDefaults<abi::AllToAll> all_to_all = {find(abi::kAllToAll), find(abi::kAllToAllDefault)};
 };
 
 // Opens the library in HOROVOD_CCL_LIBRARY, else the one that this process has already loaded, else the

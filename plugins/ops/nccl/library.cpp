@@ -74,83 +74,10 @@ Result<SharedLibrary> open_first(const std::vector<std::string>& names, const ch
   return refusal;
 }
 
-class NcclSymbols {
- public:
-  NcclSymbols(const SharedLibrary& library, std::string prefix)
-      : library_(library), prefix_(std::move(prefix)) {}
-  template <typename Function>
-  void need(const char* name, Function** to) {
-    may(name, to);
-    if (*to == nullptr && missing_.empty()) missing_ = prefix_ + name;
-  }
-  template <typename Function>
-  void may(const char* name, Function** to) {
-    *to = reinterpret_cast<Function*>(library_.symbol((prefix_ + name).c_str()));
-  }
-  Status status() const {
-    if (missing_.empty()) return {};
-    return not_found(cat(library_.path(), " has no function ", missing_, ": it is too old"));
-  }
-
- private:
-  const SharedLibrary& library_;
-  const std::string prefix_;
-  std::string missing_;
-};
-
-Status find_nccl(const SharedLibrary& library, NcclApi* api) {
-  NcclSymbols find(library, "nccl");
-  find.need("GetVersion", &api->get_version);
-  find.need("GetUniqueId", &api->get_unique_id);
-  find.need("GetErrorString", &api->get_error_string);
-  find.need("CommInitRank", &api->comm_init_rank);
-  find.need("CommDestroy", &api->comm_destroy);
-  find.need("CommAbort", &api->comm_abort);
-  find.need("CommGetAsyncError", &api->comm_get_async_error);
-  find.need("GroupStart", &api->group_start);
-  find.need("GroupEnd", &api->group_end);
-  find.need("AllReduce", &api->all_reduce);
-  find.need("Reduce", &api->reduce);
-  find.need("Broadcast", &api->broadcast);
-  find.need("ReduceScatter", &api->reduce_scatter);
-  find.need("AllGather", &api->all_gather);
-  find.need("Send", &api->send);
-  find.need("Recv", &api->recv);
-  find.may("CommInitRankConfig", &api->comm_init_rank_config);
-  find.may("GetLastError", &api->get_last_error);
-  find.may("RedOpCreatePreMulSum", &api->red_op_create_pre_mul_sum);
-  find.may("RedOpDestroy", &api->red_op_destroy);
-  return find.status();
-}
-
-// For HIP, finds hipDeviceGetUuid: some versions have no UUID in the properties.
-Status find_runtime(const SharedLibrary& library, std::string_view prefix, NcclApi* api) {
-  NcclSymbols find(library, std::string(prefix));
-  if (prefix == "cuda") find.may("GetDeviceProperties", &api->get_device_properties);
-  find.may("DeviceGetUuid", &api->device_get_uuid);
-  find.may("DeviceGetPCIBusId", &api->device_get_pci_bus_id);
-  find.need("GetDeviceCount", &api->get_device_count);
-  find.need("SetDevice", &api->set_device);
-  find.need("GetDevice", &api->get_device);
-  find.need("DeviceGetStreamPriorityRange", &api->device_get_stream_priority_range);
-  find.need("StreamCreateWithPriority", &api->stream_create_with_priority);
-  find.need("StreamDestroy", &api->stream_destroy);
-  find.need("StreamSynchronize", &api->stream_synchronize);
-  find.need("StreamWaitEvent", &api->stream_wait_event);
-  find.need("EventCreateWithFlags", &api->event_create_with_flags);
-  find.need("EventRecord", &api->event_record);
-  find.need("EventQuery", &api->event_query);
-  find.need("MallocAsync", &api->malloc_async);
-  find.need("FreeAsync", &api->free_async);
-  find.need("MemcpyAsync", &api->memcpy_async);
-  find.need("LaunchHostFunc", &api->launch_host_func);
-  find.need("GetErrorString", &api->error_string);
-  find.may("EventElapsedTime", &api->event_elapsed_time);
-  find.may("HostAlloc", &api->host_alloc);
-  find.may("FreeHost", &api->free_host);
-  find.may("GetLastError", &api->get_last_device_error);
-  find.may("ThreadExchangeStreamCaptureMode", &api->thread_exchange_stream_capture_mode);
-  return find.status();
+Status check_functions(const SymbolFinder& find) {
+  if (find.missing().empty()) return {};
+  return not_found(
+      cat(find.library().path(), " has no function ", find.missing(), ": it is too old"));
 }
 
 Result<NcclApi> open_family(const Family& family) {
@@ -158,12 +85,11 @@ Result<NcclApi> open_family(const Family& family) {
                        open_first(family.libraries, "HOROVOD_NCCL_LIBRARY"));
   HVD_ASSIGN_OR_RETURN(const SharedLibrary runtime,
                        open_first(family.runtimes, "HOROVOD_CUDA_LIBRARY"));
-  NcclApi api{};
-  api.family = family.name;
-  api.library = nccl.path();
-  api.runtime = runtime.path();
-  HVD_RETURN_IF_ERROR(find_nccl(nccl, &api));
-  HVD_RETURN_IF_ERROR(find_runtime(runtime, family.prefix, &api));
+  NcclApi api{{SymbolFinder(nccl, "nccl")},
+              {SymbolFinder(runtime, family.prefix), family.prefix == std::string_view("cuda")},
+              family.name};
+  HVD_RETURN_IF_ERROR(check_functions(api.NcclFunctions::find));
+  HVD_RETURN_IF_ERROR(check_functions(api.RuntimeFunctions::find));
   HVD_RETURN_IF_ERROR(api.of_nccl(api.get_version(&api.version), "ncclGetVersion"));
   if (api.version < kLeastVersion) {
     return failed_precondition(cat(api.library, " is ", api.title(),
