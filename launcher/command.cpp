@@ -29,9 +29,9 @@
 #include "launcher/plan/spares.h"
 #include "launcher/protocol/program.h"
 #include "launcher/reach/device_count.h"
+#include "net/asio.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
-#include "net/thrown.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server.h"
 

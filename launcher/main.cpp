@@ -22,7 +22,7 @@
 #include "launcher/state/detached_run.h"
 #include "launcher/state/ending_script.h"
 #include "launcher/state/record_writer.h"
-#include "net/thrown.h"
+#include "net/asio.h"
 
 int main(int argc, char** argv) {
   using namespace hvd;

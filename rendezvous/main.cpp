@@ -14,7 +14,7 @@
 #include "base/secrets/token_file.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "net/thrown.h"
+#include "net/asio.h"
 #include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server.h"

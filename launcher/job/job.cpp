@@ -42,7 +42,7 @@
 #include "launcher/reach/host_startup.h"
 #include "launcher/reach/job_store.h"
 #include "launcher/reach/start_report.h"
-#include "net/thrown.h"
+#include "net/asio.h"
 
 namespace hvd::launcher {
 namespace {

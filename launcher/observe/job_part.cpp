@@ -6,7 +6,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "net/thrown.h"
+#include "net/asio.h"
 
 namespace hvd::launcher {
 

@@ -10,7 +10,6 @@
 
 #include "base/bytes.h"
 #include "base/metrics/metrics.h"
-#include "base/metrics/rank_counters.h"
 
 namespace hvd {
 

@@ -12,7 +12,7 @@
 #include "launcher/protocol/host_job.h"
 #include "launcher/reach/host_jobs.h"
 #include "launcher/reach/host_startup.h"
-#include "net/thrown.h"
+#include "net/asio.h"
 
 namespace hvd::launcher {
 namespace {

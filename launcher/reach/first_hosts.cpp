@@ -12,7 +12,6 @@
 #include "launcher/output/report.h"
 #include "launcher/reach/device_count.h"
 #include "net/asio.h"
-#include "net/thrown.h"
 
 namespace hvd::launcher {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "rendezvous/wire/job_keys.h"
+#include "rendezvous/wire/generation.h"
 
 namespace hvd::launcher {
 namespace {

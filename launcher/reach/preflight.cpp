@@ -11,7 +11,7 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh/hang_up.h"
-#include "net/thrown.h"
+#include "net/asio.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,5 +1,7 @@
 #include "rendezvous/client/http_connection.h"
 
+#include <poll.h>
+
 #include <algorithm>
 
 #include "base/text.h"
@@ -9,6 +11,8 @@
 
 namespace hvd::rendezvous {
 namespace {
+
+bool sooner(Deadline a, Deadline b) { return a.time() < b.time(); }
 
 constexpr size_t kChunk = 16 * 1024;
 
@@ -30,6 +34,12 @@ bool may_be_unsigned(int status) {
 }
 
 }  // namespace
+
+void Backoff::rest(Deadline deadline) {
+  const Deadline until = Deadline::after_seconds(pause_ * (0.5 + random_fraction()));
+  ::poll(nullptr, 0, std::min(until, deadline, sooner).poll_timeout());
+  pause_ = std::min(pause_ * 2, longest_);
+}
 
 HttpConnection::HttpConnection(Stream stream, int fd)
     : stream_(std::move(stream)),

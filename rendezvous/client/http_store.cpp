@@ -12,11 +12,10 @@
 #include "base/fork_guard.h"
 #include "base/text.h"
 #include "rendezvous/client/agent_store.h"
-#include "rendezvous/client/backoff.h"
+#include "rendezvous/client/http_connection.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/store.h"
 #include "rendezvous/wire/signature.h"
-#include "rendezvous/wire/store_text.h"
 #include "rendezvous/wire/target.h"
 
 namespace hvd::rendezvous {

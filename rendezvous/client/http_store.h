@@ -15,8 +15,8 @@
 #include "base/secrets/secret.h"
 #include "net/endpoint.h"
 #include "rendezvous/client/http_connection.h"
-#include "rendezvous/store/change_log.h"
 #include "rendezvous/store/membership.h"
+#include "rendezvous/store/state.h"
 #include "rendezvous/store/store.h"
 #include "rendezvous/wire/target.h"
 

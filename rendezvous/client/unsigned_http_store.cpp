@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "net/blocking_stream.h"
 #include "net/resolve.h"
-#include "rendezvous/client/backoff.h"
+#include "rendezvous/client/http_connection.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/store.h"
 

@@ -7,7 +7,6 @@
 #include "rendezvous/store/records.h"
 #include "rendezvous/store/store.h"
 #include "rendezvous/wire/signature.h"
-#include "rendezvous/wire/store_text.h"
 #include "rendezvous/wire/target.h"
 
 namespace hvd::rendezvous {

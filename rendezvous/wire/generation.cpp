@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/text.h"
-
 namespace hvd::rendezvous {
 namespace {
 

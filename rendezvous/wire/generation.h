@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/text.h"
 #include "rendezvous/store/membership.h"
 
 namespace hvd::rendezvous {
@@ -103,5 +104,12 @@ struct Generation {
 };
 // Returns the answers to the members, by rank.
 std::vector<PlaceAnswer> answers_of(const Generation& generation);
+
+// Names of keys in a job's store that both the runtime and the launcher use.
+
+// Returns the key of a rank whose work failed because another rank, PEER, left the job. The value is "PEER", in
+// decimal digits, or "PEER SENTENCE" if the connection to the peer broke and the peer may be alive.
+// The launcher reads this key to name the rank that caused the end of the job.
+inline std::string left_by_key(int rank) { return cat("left-by/", rank); }
 
 }  // namespace hvd::rendezvous

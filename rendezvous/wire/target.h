@@ -7,9 +7,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/status.h"
+#include "rendezvous/store/state.h"
+#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 
@@ -35,5 +38,24 @@ struct Target {
 
 std::string to_string(const Target& target);
 Result<Target> parse_target(std::string_view text);
+
+// Texts of the answers to list, watch and swap, as PROTOCOL.md defines them. Stateless, without
+// I/O; the server writes the texts and HttpStore parses them. The parsers accept any bytes.
+
+// One page of a list of keys.
+struct KeyPage {
+  std::vector<std::string> keys;
+  bool more = false;  // further keys follow on the next page
+};
+
+std::string to_text(const KeyPage& page);
+Result<KeyPage> parse_keys(ByteView text);
+
+std::string to_text(const Changes& changes);
+Result<Changes> parse_changes(ByteView text);
+
+// `value`: null if the key is absent.
+std::string to_text(bool swapped, const Bytes* value);
+Result<Swap> parse_swap(ByteView text);
 
 }  // namespace hvd::rendezvous

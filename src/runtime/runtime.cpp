@@ -6,7 +6,7 @@
 #include "base/log/log.h"
 #include "base/lost_peer.h"
 #include "base/text.h"
-#include "rendezvous/wire/job_keys.h"
+#include "rendezvous/wire/generation.h"
 #include "runtime/submission/group_call_check.h"
 #include "runtime/submission/submission_check.h"
 

@@ -1,8 +1,8 @@
-#include "base/record_field.h"
-
 #include <doctest/doctest.h>
 
 #include <cstddef>
+
+#include "base/plugin_record.h"
 
 using hvd::field_of;
 

@@ -12,7 +12,7 @@
 #include "horovod/plugin.h"
 #include "ops/common/rounds.h"
 #include "ops/gloo/addresses.h"
-#include "ops/nccl/id_record.h"
+#include "ops/nccl/device_record.h"
 
 namespace {
 

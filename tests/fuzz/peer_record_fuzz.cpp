@@ -1,7 +1,7 @@
 // A rank's address record: a record that parses encodes to the same bytes.
 #include <cstdlib>
 
-#include "collectives/mesh/peer_record.h"
+#include "collectives/mesh/handshake.h"
 #include "fuzz/target.h"
 
 HVD_FUZZ_TARGET(peer_record) {

@@ -5,7 +5,6 @@
 #include "fuzz/target.h"
 #include "runtime/stall/stall_message.h"
 #include "runtime/wire/message.h"
-#include "runtime/wire/peer_message.h"
 
 namespace {
 

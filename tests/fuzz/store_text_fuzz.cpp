@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "fuzz/target.h"
-#include "rendezvous/wire/store_text.h"
+#include "rendezvous/wire/target.h"
 
 HVD_FUZZ_TARGET(store_text) {
   using namespace hvd::rendezvous;

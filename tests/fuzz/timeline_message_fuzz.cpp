@@ -6,7 +6,7 @@
 
 #include "fuzz/target.h"
 #include "runtime/telemetry/metrics_service.h"
-#include "runtime/telemetry/timeline_message.h"
+#include "runtime/telemetry/timeline.h"
 #include "runtime/telemetry/trace_format.h"
 
 namespace {

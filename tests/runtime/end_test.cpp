@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "rendezvous/memory_store.h"
-#include "rendezvous/wire/job_keys.h"
+#include "rendezvous/wire/generation.h"
 #include "runtime/rank_checks.h"
 
 using hvd::Code;

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/mesh/peer_record.h"
+#include "collectives/mesh/handshake.h"
 #include "rendezvous/store/store.h"
 #include "runtime/ranks.h"
 #include "runtime/relay.h"

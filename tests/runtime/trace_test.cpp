@@ -10,7 +10,6 @@
 #include "runtime/submission/tensor_table.h"
 #include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline.h"
-#include "runtime/telemetry/timeline_message.h"
 #include "runtime/telemetry/trace_format.h"
 #include "runtime/telemetry/trace_recorder.h"
 #include "runtime/telemetry/trace_writer.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/machine_identity.h"
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/mesh/mesh.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "ops/common/library_thread.h"
 
 namespace hvd::ops {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "horovod/plugin_op.h"
 #include "ops/nccl/channel.h"
 #include "ops/nccl/memory.h"

@@ -4,8 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "base/text.h"
-
 namespace hvd::ops::nccl {
 namespace {
 

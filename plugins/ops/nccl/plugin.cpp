@@ -9,7 +9,7 @@
 
 #include "base/cores.h"
 #include "base/machine_identity.h"
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "base/text.h"
 #include "ops/common/backend.h"
 #include "ops/common/op_plugin.h"

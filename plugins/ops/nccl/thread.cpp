@@ -13,7 +13,6 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "ops/nccl/device_record.h"
-#include "ops/nccl/id_record.h"
 
 namespace hvd::ops::nccl {
 namespace {

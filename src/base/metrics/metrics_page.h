@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "base/metrics/rank_counters.h"
+#include "base/metrics/metrics.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/metrics/rank_counters.h"
+#include "base/metrics/metrics.h"
 
 namespace hvd {
 

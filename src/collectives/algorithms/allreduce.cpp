@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "collectives/algorithms/allreduce_local.h"
-#include "collectives/algorithms/allreduce_registered.h"
 #include "collectives/algorithms/collectives.h"
 #include "collectives/algorithms/flow.h"
 #include "collectives/algorithms/group.h"

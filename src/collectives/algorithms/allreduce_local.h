@@ -2,6 +2,9 @@
 // of the shared memory, and touches each byte as few times as possible.
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include "collectives/algorithms/flow.h"
 #include "collectives/algorithms/group.h"
 #include "collectives/kernels/reduction.h"
@@ -18,5 +21,25 @@ void pack_first_chunk(Group& group, const hvd_batch& batch, const Reduction& red
                       uint64_t step);
 Coroutine allreduce_local_from(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, uint64_t step, bool is_first_packed);
+
+// An allreduce of a group on one host, for tensors in memory that all its ranks can map
+// (SharedHeap): each rank reduces its slice in place, without packing.
+
+// Returns whether the ranks of the group exchange the places of these tensors; equal on all ranks.
+bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
+
+// Exchanges the places, and reduces in place if every tensor of every rank lies in mapped memory.
+// Sets *done to true if the tensors are reduced; equal on all ranks.
+Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
+                               const Reduction& reduction, bool* done);
+
+// Returns the place of a single tensor, for callers that exchange places together with other data.
+// The caller reserves the step, and posts kConsumed in the step afterwards.
+std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
+                                          size_t element);
+// Reduces a single tensor in place. `places`: the place of each member's tensor, by local index.
+Coroutine reduce_at_places(Flow& flow, Group& group, const hvd_batch& batch,
+                           const Reduction& reduction, uint64_t step,
+                           std::span<const SharedHeap::Place> places);
 
 }  // namespace hvd::collectives

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "collectives/algorithms/collectives.h"
-#include "collectives/algorithms/streaming.h"
+#include "collectives/algorithms/group.h"
 #include "collectives/kernels/tensor_list.h"
 
 namespace hvd::collectives {

@@ -6,7 +6,6 @@
 
 #include "base/dtype.h"
 #include "collectives/algorithms/allreduce_local.h"
-#include "collectives/algorithms/allreduce_registered.h"
 #include "collectives/algorithms/collectives.h"
 #include "collectives/algorithms/flow.h"
 #include "collectives/algorithms/group.h"
@@ -20,7 +19,7 @@ namespace {
 // map (SharedHeap): each rank reads the others' inputs in place, without packing.
 
 // Minimum size: for fewer bytes, packing takes less time than mapping other ranks' memory and waiting.
-constexpr size_t kLeastBytes = 32 * 1024;
+constexpr size_t kLeastShared = 32 * 1024;
 
 // Sizes in bytes. `part` is one member's part of an output or of an input.
 struct Sizes {
@@ -79,7 +78,7 @@ bool may_have_shared_input(Group& group, const hvd_batch& batch) {
   if (batch.op != HVD_ALLGATHER && batch.op != HVD_REDUCESCATTER) return false;
   const Sizes sizes = sizes_of(group, batch);
   return group.mesh().peer_heaps() != nullptr && group.size() > 1 &&
-         std::max(sizes.input, sizes.output) >= kLeastBytes;
+         std::max(sizes.input, sizes.output) >= kLeastShared;
 }
 
 // Returns the place of the input; empty for private memory.

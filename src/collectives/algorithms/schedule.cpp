@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 
 namespace hvd::collectives {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 
 namespace hvd::collectives {
 

@@ -2,6 +2,8 @@
 // part of the job's store that the mesh needs. The built-in controller implements this interface.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,5 +41,38 @@ class KeyValueStore {
     return records;
   }
 };
+
+// Formats the error about ranks that have not arrived in time. Two callers: the runtime, when it
+// compares backends during hvd.init, and Mesh, when it connects the ranks. Stateless.
+
+// Maximum number of ranks that the error names; time limit of the last check of each rank.
+constexpr size_t kMostNamed = 8;
+constexpr double kLookAgainSeconds = 0.05;
+
+// Returns an error that names the missing ranks, by their `numbers` if not empty, and the call that
+// they have not made. Calls has_come(rank) once for each rank.
+template <typename HasCome>
+Status late_ranks(int32_t self, int32_t size, std::string_view undone, HasCome has_come,
+                  std::span<const int32_t> numbers = {}) {
+  std::vector<int32_t> late;
+  for (int32_t rank = 0; rank < size && late.size() < kMostNamed; ++rank) {
+    if (rank == self || has_come(rank)) continue;
+    late.push_back(numbers.empty() ? rank : numbers[static_cast<size_t>(rank)]);
+  }
+  if (late.empty()) {
+    return deadline_exceeded(
+        "the records of the other ranks came too late, or the job's store gave them too late; "
+        "raise "
+        "HOROVOD_INIT_TIMEOUT and HOROVOD_START_TIMEOUT, or check the network to HOROVOD_STORE");
+  }
+  std::string names = cat(late[0]);
+  for (size_t i = 1; i < late.size(); ++i) {
+    names += cat(i + 1 < late.size() ? ", " : " and ", late[i]);
+  }
+  const bool one = late.size() == 1;
+  const bool capped = late.size() == kMostNamed;
+  return deadline_exceeded(cat(one ? "rank " : "ranks ", names, capped ? " and perhaps more" : "",
+                               one ? " has" : " have", " not ", undone));
+}
 
 }  // namespace hvd::collectives

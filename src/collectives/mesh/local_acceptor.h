@@ -18,7 +18,6 @@
 #include "base/unique_fd.h"
 #include "base/wait/interruption.h"
 #include "collectives/mesh/handshake.h"
-#include "collectives/mesh/peer_record.h"
 
 namespace hvd::collectives {
 

@@ -13,7 +13,6 @@
 #include "base/wait/interruption.h"
 #include "collectives/mesh/handshake.h"
 #include "collectives/mesh/host_links.h"
-#include "collectives/mesh/peer_record.h"
 
 namespace hvd::collectives {
 

@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "collectives/mesh/handshake.h"
-#include "collectives/mesh/peer_record.h"
 #include "net/tcp_transport.h"
 
 namespace hvd::collectives {

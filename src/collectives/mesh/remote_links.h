@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "collectives/mesh/handshake.h"
 #include "collectives/mesh/peer_acceptor.h"
-#include "collectives/mesh/peer_record.h"
 #include "collectives/mesh/peer_stream.h"
 
 namespace hvd::collectives {

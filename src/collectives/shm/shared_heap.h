@@ -14,7 +14,7 @@
 #include "base/fork_guard.h"
 #include "base/mutex.h"
 #include "base/result.h"
-#include "collectives/shm/memory_map.h"
+#include "collectives/shm/shared_region.h"
 
 namespace hvd::collectives {
 

@@ -12,9 +12,18 @@
 
 #include "base/fork_guard.h"
 #include "base/result.h"
-#include "collectives/shm/memory_map.h"
 
 namespace hvd::collectives {
+
+// Maps shared memory for SharedRegion and PeerHeaps by mmap. Tests that run all ranks as threads override
+// map(), and map each region at one address for all ranks, so that ThreadSanitizer sees conflicting accesses.
+class MemoryMap {
+ public:
+  virtual ~MemoryMap() = default;
+  // Maps `size` bytes of `fd` from `offset` on, for reading and writing. The caller unmaps the bytes.
+  virtual Result<void*> map(int fd, size_t offset, size_t size);
+  virtual void unmap(void* memory, size_t size);
+};
 
 constexpr size_t kMaxLocalRanks = 512;
 constexpr size_t kMaskWords = kMaxLocalRanks / 64;

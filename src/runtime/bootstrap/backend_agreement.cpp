@@ -9,7 +9,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "collectives/mesh/late_ranks.h"
+#include "collectives/mesh/key_value_store.h"
 #include "runtime/wire/request.h"
 
 namespace hvd::runtime {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "base/log/log.h"
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "plugin/catalogue.h"

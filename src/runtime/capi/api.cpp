@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/settings.h"
+#include "base/text.h"
 #include "collectives/kernels/digest.h"
 #include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
@@ -26,11 +27,13 @@ hvd::collectives::SharedHeap& hvd::runtime::api::heap() {
 namespace {
 
 using hvd::Status;
+using hvd::runtime::Runtime;
 using hvd::runtime::api::ApiCall;
 using hvd::runtime::api::copy_sized;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::heap;
 using hvd::runtime::api::state;
+using hvd::runtime::api::with_runtime;
 
 hvd::Deadline deadline_of(double seconds) {
   return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
@@ -42,15 +45,25 @@ int32_t identity_number(int32_t hvd::runtime::Identity::*field) {
   return call.identity()->*field;
 }
 
+// `wait` returns the status of completed work, or nullopt.
+template <typename Wait>
+int wait_by(char* error, size_t error_size, Wait&& wait) {
+  bool in_progress = false;
+  const int code = with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    const auto status = wait(runtime);
+    in_progress = !status.has_value();
+    return in_progress ? Status() : *status;
+  });
+  return in_progress ? HVD_IN_PROGRESS : code;
+}
+
 int submit_message(int32_t op, const hvd_message* message, hvd_handle* handle, char* error,
                    size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
     hvd_message whole;
     HVD_RETURN_IF_ERROR(copy_sized(message, sizeof message->struct_size, &whole));
-    return call.runtime()->submit_message(op, whole, handle);
+    return runtime.submit_message(op, whole, handle);
   });
 }
 
@@ -75,13 +88,11 @@ int32_t hvd_is_homogeneous(void) {
 
 int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
     hvd_submission whole;
     HVD_RETURN_IF_ERROR(copy_sized(submission, sizeof submission->struct_size, &whole));
-    return call.runtime()->submit(whole, handle);
+    return runtime.submit(whole, handle);
   });
 }
 
@@ -106,11 +117,8 @@ int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error, size_t
 
 int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                        double postscale, int32_t* runs, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     if (runs == nullptr) return hvd::invalid_argument("the answer's address is NULL");
-    const auto& runtime = *call.runtime();
     const bool has = runtime.device_support().has(op, dtype, reduce_op, prescale, postscale);
     *runs = !has ? 0 : runtime.tries_devices() ? 2 : 1;
     return {};
@@ -118,50 +126,33 @@ int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double pres
 }
 
 int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     bool is_done = false;
-    HVD_RETURN_IF_ERROR(call.runtime()->poll(handle, &is_done));
+    HVD_RETURN_IF_ERROR(runtime.poll(handle, &is_done));
     if (done != nullptr) *done = is_done ? 1 : 0;
     return {};
   });
 }
 
 int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size) {
-  bool in_progress = false;
-  const int code = guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
-    const auto status = call.runtime()->wait(handle, deadline_of(timeout_seconds));
-    in_progress = !status.has_value();
-    return in_progress ? Status() : *status;
+  return wait_by(error, error_size, [&](Runtime& runtime) {
+    return runtime.wait(handle, deadline_of(timeout_seconds));
   });
-  return in_progress ? HVD_IN_PROGRESS : code;
 }
 
 int hvd_wait_on_stream(hvd_handle handle, void* stream, int32_t ends_process,
                        double timeout_seconds, char* error, size_t error_size) {
-  bool in_progress = false;
-  const int code = guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
-    const auto status = call.runtime()->wait_on_stream(handle, stream, ends_process != 0,
-                                                       deadline_of(timeout_seconds));
-    in_progress = !status.has_value();
-    return in_progress ? Status() : *status;
+  return wait_by(error, error_size, [&](Runtime& runtime) {
+    return runtime.wait_on_stream(handle, stream, ends_process != 0, deadline_of(timeout_seconds));
   });
-  return in_progress ? HVD_IN_PROGRESS : code;
 }
 
 int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                    size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     hvd_output whole;
     HVD_RETURN_IF_ERROR(copy_sized(output, sizeof output->struct_size, &whole));
-    HVD_RETURN_IF_ERROR(call.runtime()->output(handle, index, &whole));
+    HVD_RETURN_IF_ERROR(runtime.output(handle, index, &whole));
     std::memcpy(output, &whole, std::min(output->struct_size, sizeof whole));
     return {};
   });
@@ -169,10 +160,8 @@ int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* 
 
 int hvd_release(hvd_handle handle, char* error, size_t error_size) {
   bool in_use = false;
-  const int code = guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
-    return call.runtime()->release(handle, &in_use);
+  const int code = with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    return runtime.release(handle, &in_use);
   });
   return in_use ? HVD_IN_PROGRESS : code;
 }
@@ -194,9 +183,7 @@ int hvd_free(void* memory, char* error, size_t error_size) {
 }
 
 int hvd_derive_key(const char* purpose, void* key, size_t size, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    HVD_RETURN_IF_ERROR(call.check());
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     if (!state.initialized.load()) {
       return hvd::failed_precondition("Horovod has been shut down; use hvd.init()");
     }
@@ -204,7 +191,7 @@ int hvd_derive_key(const char* purpose, void* key, size_t size, char* error, siz
       return hvd::invalid_argument(hvd::cat("a key needs a purpose and ", sizeof(hvd::Digest),
                                             " bytes of memory, not ", size));
     }
-    const hvd::Digest derived = call.runtime()->derive_key(purpose);
+    const hvd::Digest derived = runtime.derive_key(purpose);
     std::memcpy(key, derived.data(), derived.size());
     return {};
   });
@@ -229,5 +216,54 @@ int32_t hvd_capability(const char* name, char* why, size_t why_size) {
   });
   return works ? 1 : 0;
 }
+
+int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    const hvd::MutexLock lock(state.mutex);
+    HVD_ASSIGN_OR_RETURN(state.stack, hvd::runtime::open_stack_channel(signal_number, fd));
+    return {};
+  });
+}
+
+int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error, size_t error_size) {
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    if (path == nullptr) return hvd::invalid_argument("the timeline's path is NULL");
+    return runtime.observation().start_timeline(path, mark_cycles != 0);
+  });
+}
+
+int hvd_stop_timeline(char* error, size_t error_size) {
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    return runtime.observation().stop_timeline();
+  });
+}
+
+int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* error,
+                size_t error_size) {
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    if (scope < HVD_METRICS_RANK || scope > HVD_METRICS_STEP) {
+      return hvd::invalid_argument(hvd::cat("there is no scope ", scope, " of metrics"));
+    }
+    HVD_ASSIGN_OR_RETURN(const std::string text,
+                         runtime.observation().metrics(static_cast<hvd_metrics_scope>(scope)));
+    if (needed != nullptr) *needed = text.size() + 1;
+    if (buffer != nullptr && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
+    return {};
+  });
+}
+
+// Five functions of the original Horovod's library, for programs that call them by dlopen or ctypes. No
+// header declares the functions: new programs call hvd_*.
+HVD_API int horovod_rank();
+HVD_API int horovod_size();
+HVD_API int horovod_local_rank();
+HVD_API int horovod_local_size();
+HVD_API void horovod_shutdown();
+
+int horovod_rank() { return hvd_rank(); }
+int horovod_size() { return hvd_size(); }
+int horovod_local_rank() { return hvd_local_rank(); }
+int horovod_local_size() { return hvd_local_size(); }
+void horovod_shutdown() { static_cast<void>(hvd_shutdown(nullptr, 0)); }
 
 }  // extern "C"

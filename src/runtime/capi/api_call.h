@@ -137,4 +137,14 @@ int guarded(char* error, size_t error_size, F&& f) {
   }
 }
 
+// Calls f(runtime), which returns a Status, if a runtime exists.
+template <typename F>
+int with_runtime(char* error, size_t error_size, F&& f) {
+  return guarded(error, error_size, [&]() -> Status {
+    ApiCall call;
+    HVD_RETURN_IF_ERROR(call.check());
+    return f(*call.runtime());
+  });
+}
+
 }  // namespace hvd::runtime::api

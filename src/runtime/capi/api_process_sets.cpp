@@ -1,4 +1,4 @@
-// The functions of the C ABI for process sets.
+// The functions of the C ABI for process sets and groups.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -10,10 +10,13 @@
 namespace {
 
 using hvd::Status;
+using hvd::runtime::Runtime;
 using hvd::runtime::SetMembers;
 using hvd::runtime::api::ApiCall;
+using hvd::runtime::api::copy_sized;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::state;
+using hvd::runtime::api::with_runtime;
 
 // Calls use(set) with a process set.
 template <typename Use>
@@ -47,35 +50,29 @@ extern "C" {
 
 int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle, char* error,
                         size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    if (Status status = call.check(); !status.ok()) return status;
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     if (handle == nullptr || (ranks == nullptr && count > 0)) {
       return hvd::invalid_argument("the handle's address or the ranks are NULL");
     }
-    return call.runtime()->add_process_set({ranks, ranks + count}, handle);
+    return runtime.add_process_set({ranks, ranks + count}, handle);
   });
 }
 
 int hvd_add_named_process_set(const char* name, const int32_t* ranks, uint32_t count,
                               hvd_handle* handle, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    if (Status status = call.check(); !status.ok()) return status;
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     if (name == nullptr || handle == nullptr || (ranks == nullptr && count > 0)) {
       return hvd::invalid_argument("the name, the handle's address or the ranks are NULL");
     }
-    return call.runtime()->add_named_set(name, {ranks, ranks + count}, handle);
+    return runtime.add_named_set(name, {ranks, ranks + count}, handle);
   });
 }
 
 int hvd_remove_process_set(int32_t process_set, hvd_handle* handle, char* error,
                            size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    if (Status status = call.check(); !status.ok()) return status;
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
-    return call.runtime()->remove_process_set(process_set, handle);
+    return runtime.remove_process_set(process_set, handle);
   });
 }
 
@@ -115,10 +112,8 @@ int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t room, ui
 
 int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, char* error,
                         size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    ApiCall call;
-    if (Status status = call.check(); !status.ok()) return status;
-    copy_out(call.runtime()->process_sets().ids(), ids, room, count);
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    copy_out(runtime.process_sets().ids(), ids, room, count);
     return {};
   });
 }
@@ -128,6 +123,30 @@ int hvd_process_set_count(int32_t* count, char* error, size_t error_size) {
   const int code = hvd_process_set_ids(nullptr, 0, &all, error, error_size);
   if (count != nullptr) *count = static_cast<int32_t>(all);
   return code;
+}
+
+int hvd_group_create(const int32_t* ranks, uint32_t count, const char* name, int32_t* group,
+                     char* error, size_t error_size) {
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    if (group == nullptr) return hvd::invalid_argument("the address of the group is NULL");
+    if (ranks == nullptr && count > 0) return hvd::invalid_argument("the ranks are NULL");
+    return runtime.create_group({ranks, ranks + count}, name == nullptr ? "" : name, group);
+  });
+}
+
+int hvd_group_destroy(int32_t group, char* error, size_t error_size) {
+  return with_runtime(error, error_size,
+                      [&](Runtime& runtime) -> Status { return runtime.destroy_group(group); });
+}
+
+int hvd_group_submit(const hvd_group_call* call, hvd_handle* handle, char* error,
+                     size_t error_size) {
+  return with_runtime(error, error_size, [&](Runtime& runtime) -> Status {
+    if (handle == nullptr) return hvd::invalid_argument("the address of the handle is NULL");
+    hvd_group_call whole;
+    HVD_RETURN_IF_ERROR(copy_sized(call, sizeof call->struct_size, &whole));
+    return runtime.submit_group_call(whole, handle);
+  });
 }
 
 }  // extern "C"

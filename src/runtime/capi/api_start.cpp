@@ -395,6 +395,11 @@ Status shut_down(bool ends_other_sets) {
   return status;
 }
 
+void call_elastic(void (ElasticProcess::*function)()) {
+  ElasticProcess* const elastic = state.elastic.load();
+  if (elastic != nullptr) (elastic->*function)();
+}
+
 }  // namespace
 
 Status hvd::runtime::api::complete_init(rendezvous::PlaceRequestFrom from) {
@@ -488,25 +493,10 @@ int32_t hvd_leave_seconds(void) {
   return seconds ? static_cast<int32_t>(*seconds) : -1;
 }
 
-void hvd_elastic_run_entered(void) {
-  ElasticProcess* const elastic = state.elastic.load();
-  if (elastic != nullptr) elastic->enter_run();
-}
-
-void hvd_elastic_run_returned(void) {
-  ElasticProcess* const elastic = state.elastic.load();
-  if (elastic != nullptr) elastic->leave_run();
-}
-
-void hvd_elastic_run_raised(void) {
-  ElasticProcess* const elastic = state.elastic.load();
-  if (elastic != nullptr) elastic->raise_in_run();
-}
-
-void hvd_state_committed(void) {
-  ElasticProcess* const elastic = state.elastic.load();
-  if (elastic != nullptr) elastic->has_committed();
-}
+void hvd_elastic_run_entered(void) { call_elastic(&ElasticProcess::enter_run); }
+void hvd_elastic_run_returned(void) { call_elastic(&ElasticProcess::leave_run); }
+void hvd_elastic_run_raised(void) { call_elastic(&ElasticProcess::raise_in_run); }
+void hvd_state_committed(void) { call_elastic(&ElasticProcess::has_committed); }
 
 int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }
 

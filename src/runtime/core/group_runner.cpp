@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "runtime/execution/wide_average.h"
+#include "runtime/execution/batch_run.h"
 #include "runtime/submission/group_call_check.h"
 #include "runtime/wire/request.h"
 

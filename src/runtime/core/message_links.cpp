@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/log/log.h"
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "base/text.h"
 #include "runtime/plugins/paired_controller.h"
 

@@ -19,7 +19,7 @@
 #include "runtime/point_to_point/message_matcher.h"
 #include "runtime/point_to_point/peer_link.h"
 #include "runtime/telemetry/trace_recorder.h"
-#include "runtime/wire/peer_message.h"
+#include "runtime/wire/message.h"
 
 namespace hvd::runtime {
 

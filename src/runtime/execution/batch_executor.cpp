@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "base/text.h"
 #include "runtime/execution/batch_run.h"
 

@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/metrics/rank_counters.h"
+#include "base/metrics/metrics.h"
 #include "runtime/submission/tensor_table.h"
 #include "runtime/wire/message.h"
 

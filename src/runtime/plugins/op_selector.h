@@ -11,7 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/operations/op_traits.h"
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "horovod/plugin_op.h"
 #include "runtime/plugins/plugin_host.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "base/record_field.h"
+#include "base/plugin_record.h"
 #include "horovod/plugin_controller.h"
 
 namespace hvd::runtime {

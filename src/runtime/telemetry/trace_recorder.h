@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/metrics/rank_counters.h"
+#include "base/metrics/metrics.h"
 #include "base/operations/op_traits.h"
 #include "runtime/submission/submission.h"
 #include "runtime/wire/request.h"

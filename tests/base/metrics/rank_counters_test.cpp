@@ -1,10 +1,9 @@
-#include "base/metrics/rank_counters.h"
-
 #include <doctest/doctest.h>
 
 #include <memory>
 #include <string>
 
+#include "base/metrics/metrics.h"
 #include "horovod/types.h"
 
 namespace hvd {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "rendezvous/store/change_log.h"
 #include "rendezvous/store/exchange.h"
 
 namespace hvd::rendezvous {
