@@ -7,7 +7,6 @@
 #include "device.h"
 #include "reference.h"
 #include "state.h"
-#include "without_lock.h"
 
 namespace hvd::python {
 

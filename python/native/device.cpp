@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-#include "without_lock.h"
+#include "reference.h"
 
 namespace hvd::python {
 namespace {

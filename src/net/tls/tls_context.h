@@ -16,7 +16,6 @@ namespace hvd::net {
 
 struct FreeTls {
   void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
-  void operator()(SSL* session) const { ::SSL_free(session); }
 };
 using TlsContext = std::unique_ptr<SSL_CTX, FreeTls>;
 

@@ -12,7 +12,9 @@
 #include "base/result.h"
 #include "base/secrets/hmac.h"
 
+struct bio_st;
 struct ssl_ctx_st;
+struct ssl_st;
 
 namespace hvd::net {
 
@@ -34,10 +36,6 @@ class TlsSession {
   static Result<TlsSession> with_shared_key(const Digest& key);
   // Creates a server's session, which shares the context (TlsFront).
   static Result<TlsSession> server(ssl_ctx_st* context);
-  TlsSession(TlsSession&&) noexcept;
-  TlsSession& operator=(TlsSession&&) noexcept;
-  ~TlsSession();
-
   // Advances the handshake as far as the received bytes allow; returns true when it is complete. The
   // caller sends the output after each step, also after an error. kFailedPrecondition: the server's
   // certificate is not trusted, or the server does not use TLS; on a server, the client did not
@@ -59,9 +57,31 @@ class TlsSession {
   Bytes take_output();
 
  private:
-  class Impl;
-  explicit TlsSession(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct Free {
+    void operator()(ssl_st* session) const;
+    void operator()(ssl_ctx_st* context) const;
+  };
+
+  TlsSession() = default;
+  Status open(const std::string& host, const TlsOptions& options);
+  Status open(const Digest& key);
+  Status accept(ssl_ctx_st* context);
+  Status make_context();
+  Status make_session();
+  static Status refuse_client();
+  Result<bool> check_client() const;
+  Status refuse_shared_key() const;
+  Status refuse() const;
+
+  std::string host_;
+  std::string ca_setting_;
+  bool has_shared_key_ = false;
+  bool is_server_ = false;
+  std::unique_ptr<ssl_ctx_st, Free> context_;
+  // The session reads and writes memory instead of the socket, so that no write raises SIGPIPE in the user's program.
+  std::unique_ptr<ssl_st, Free> session_;
+  bio_st* incoming_ = nullptr;
+  bio_st* outgoing_ = nullptr;
 };
 
 }  // namespace hvd::net

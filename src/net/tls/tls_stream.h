@@ -1,9 +1,9 @@
 // The client side of TLS over a BlockingStream. Blocks the calling thread. One caller at a time.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -19,18 +19,20 @@ class TlsStream {
   // authority of the options. kFailedPrecondition: the certificate is not trusted; has the reason.
   static Result<TlsStream> connect(BlockingStream stream, const std::string& host,
                                    const TlsOptions& options, Deadline deadline);
-  TlsStream(TlsStream&&) noexcept;
-  TlsStream& operator=(TlsStream&&) noexcept;
-  ~TlsStream();
-
   // As in BlockingStream.
   Status write(ByteView head, ByteView body, Deadline deadline, bool& interrupted);
   Result<size_t> read_some(std::span<std::byte> buffer, Deadline deadline);
 
  private:
-  class Impl;
-  explicit TlsStream(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  TlsStream(BlockingStream stream, TlsSession session)
+      : stream_(std::move(stream)), session_(std::move(session)) {}
+  Status shake_hands(Deadline deadline);
+  Status write_all(ByteView bytes, Deadline deadline, bool& interrupted);
+  Status flush(Deadline deadline, bool* interrupted);
+  Result<size_t> take_in(Deadline deadline);
+
+  BlockingStream stream_;
+  TlsSession session_;
 };
 
 }  // namespace hvd::net
