@@ -12,7 +12,7 @@
 #include "base/limits/descriptor_limit.h"
 #include "base/log/log.h"
 #include "base/process/signals.h"
-#include "base/secrets/token_file.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/allocation/dry_run.h"

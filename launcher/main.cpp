@@ -5,8 +5,8 @@
 
 #include "base/limits/last_resort.h"
 #include "base/log/log.h"
-#include "base/process/pipe.h"
 #include "base/process/signals.h"
+#include "base/process/spawn.h"
 #include "launcher/attempts.h"
 #include "launcher/check/bug_report.h"
 #include "launcher/check/init.h"

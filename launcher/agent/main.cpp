@@ -13,7 +13,6 @@
 #include "base/check.h"
 #include "base/limits/last_resort.h"
 #include "base/secrets/secret.h"
-#include "base/secrets/token_file.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"

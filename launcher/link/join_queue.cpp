@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "base/limits/descriptor_limit.h"
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/protocol/framed.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/token_proof.h"
-#include "net/descriptor_share.h"
 
 namespace hvd::launcher {
 namespace {
@@ -64,7 +64,7 @@ void JoinQueue::spawn_bounded(net::Task<void> task) {
   std::erase_if(callers_, [](const auto& caller) { return caller.expired(); });
   const size_t wanted = wanted_.hosts.empty() ? static_cast<size_t>(std::max(wanted_.slots, 0))
                                               : wanted_.hosts.size();
-  if (callers_.size() >= net::descriptor_share(kMostUnproven) + wanted) {
+  if (callers_.size() >= descriptor_share(kMostUnproven) + wanted) {
     // Cancel the oldest call, which has had the most time.
     callers_.front().lock()->end();
     callers_.pop_front();

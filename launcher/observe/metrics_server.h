@@ -17,7 +17,7 @@
 #include "net/asio.h"
 #include "net/http.h"
 #include "net/notification.h"
-#include "net/tls/accepted_socket.h"
+#include "net/tls/tls_front.h"
 
 namespace hvd::launcher {
 

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/json_text.h"
-#include "base/log/json_record.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/output/rank_errors.h"

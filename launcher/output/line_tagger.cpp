@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log/json_record.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/plan/placeholders.h"
 

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/files/own_file.h"
-#include "base/log/json_record.h"
 #include "base/log/log.h"
 #include "base/settings.h"
 #include "base/text.h"

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/files/own_file.h"
-#include "base/log/json_record.h"
+#include "base/log/log.h"
 #include "base/text.h"
 
 namespace hvd::launcher {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/log/json_record.h"
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/output/terminal_text.h"

@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/limits/descriptor_limit.h"
-#include "base/process/pipe.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/settings.h"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/process/pipe.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/settings.h"

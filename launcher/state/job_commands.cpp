@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/log/json_record.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/output/report.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -89,9 +88,3 @@ struct BootstrapRecord {
 };
 
 }  // namespace hvd::bootstrap
-
-// Use this macro once, at the end of a plugin's source.
-#define HVD_BOOTSTRAP_PLUGIN(Plugin)                                                              \
-  extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void) { \
-    return &hvd::bootstrap::BootstrapRecord<Plugin>::kRecord;                                     \
-  }

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <string_view>
@@ -19,7 +18,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "mpi/environment.h"
+#include "mpi/api.h"
 #include "ops/common/rounds.h"
 
 namespace hvd::mpi {

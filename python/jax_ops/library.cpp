@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <string>
 #include <utility>
 
 #include "base/mutex.h"

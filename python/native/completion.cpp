@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <utility>
 
 #include "device.h"
 #include "reference.h"

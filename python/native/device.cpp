@@ -4,8 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "reference.h"
-
 namespace hvd::python {
 namespace {
 

@@ -6,12 +6,10 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "attributes.h"
-#include "completion.h"
 #include "described.h"
 #include "library.h"
 
@@ -35,31 +33,29 @@ class InlineWait {
   }
 
   // Returns whether the work was complete in time; it is then finished and freed.
-  bool finishes(PendingOperation* work);
+  bool finishes(PendingOperation* work) {
+    if (!is_last_) return false;
+    // Runs of one node may overlap, and no run may count below zero.
+    for (uint32_t left = skips_.load(); left > 0;) {
+      if (skips_.compare_exchange_weak(left, left - 1)) return false;
+    }
+    std::vector<char> error(kErrorSize);
+    const int status = library()->wait(work->handle, kSeconds, error.data(), error.size());
+    if (status == HVD_IN_PROGRESS) {
+      const uint32_t doublings = std::min(wasted_.fetch_add(1), kMostDoublings);
+      skips_.store((1U << doublings) - 1);
+      return false;
+    }
+    wasted_.store(0);
+    hand_over(work, status, error.data());
+    return true;
+  }
 
  private:
   bool is_last_;
   std::atomic<uint32_t> wasted_{0};  // wasted waits in a row
   std::atomic<uint32_t> skips_{0};   // number of the next runs that skip the wait
 };
-
-bool InlineWait::finishes(PendingOperation* work) {
-  if (!is_last_) return false;
-  // Runs of one node may overlap, and no run may count below zero.
-  for (uint32_t left = skips_.load(); left > 0;) {
-    if (skips_.compare_exchange_weak(left, left - 1)) return false;
-  }
-  std::vector<char> error(kErrorSize);
-  const int status = library()->wait(work->handle, kSeconds, error.data(), error.size());
-  if (status == HVD_IN_PROGRESS) {
-    const uint32_t doublings = std::min(wasted_.fetch_add(1), kMostDoublings);
-    skips_.store((1U << doublings) - 1);
-    return false;
-  }
-  wasted_.store(0);
-  hand_over(work, status, error.data());
-  return true;
-}
 
 // The attributes of a node of a graph.
 struct Kernel {

@@ -2,7 +2,7 @@
 // tensors to libhorovod. TensorFlow copies tensors of other devices to the host and back.
 #pragma once
 
-#include "operations.h"
+#include "library.h"
 
 namespace hvd::tensorflow {
 

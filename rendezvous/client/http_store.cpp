@@ -4,19 +4,14 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
 
 #include "base/fork_guard.h"
 #include "base/text.h"
 #include "rendezvous/client/agent_store.h"
-#include "rendezvous/client/http_connection.h"
 #include "rendezvous/store/exchange.h"
-#include "rendezvous/store/store.h"
 #include "rendezvous/wire/signature.h"
-#include "rendezvous/wire/target.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -8,7 +8,6 @@
 #include "net/resolve.h"
 #include "rendezvous/client/http_connection.h"
 #include "rendezvous/store/exchange.h"
-#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -1,7 +1,7 @@
 #include "rendezvous/etcd/etcd_access.h"
 
 #include "base/check.h"
-#include "base/secrets/token_file.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous::etcd {

@@ -4,7 +4,6 @@
 // An EtcdStore owns the client, which lives on the store's loop and never blocks.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>

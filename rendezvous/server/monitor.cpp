@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/log/json_record.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "rendezvous/server/service.h"

@@ -2,7 +2,6 @@
 // ServerCore owns the Monitor; sessions call it on the server's loop.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -5,10 +5,9 @@
 
 #include <list>
 
+#include "base/limits/descriptor_limit.h"
 #include "base/log/log.h"
 #include "base/text.h"
-#include "net/descriptor_share.h"
-#include "net/endpoint.h"
 #include "net/resolve.h"
 #include "rendezvous/server/session.h"
 
@@ -25,7 +24,7 @@ constexpr std::chrono::milliseconds kPause{100};
 constexpr std::chrono::seconds kBetweenWarnings{60};
 
 ServerLimits within_descriptors(ServerLimits limits) {
-  limits.unproven = net::descriptor_share(limits.unproven);
+  limits.unproven = descriptor_share(limits.unproven);
   return limits;
 }
 

@@ -16,7 +16,7 @@
 
 #include "base/secrets/secret.h"
 #include "net/http.h"
-#include "net/tls/accepted_socket.h"
+#include "net/tls/tls_front.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/service.h"
 #include "rendezvous/server/unsigned_store.h"

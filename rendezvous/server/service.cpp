@@ -4,10 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "rendezvous/store/records.h"
 #include "rendezvous/store/store.h"
 #include "rendezvous/wire/signature.h"
-#include "rendezvous/wire/target.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "net/asio.h"
 #include "net/http.h"
-#include "net/tls/accepted_socket.h"
+#include "net/tls/tls_front.h"
 #include "rendezvous/server/client_proof.h"
 #include "rendezvous/server/server_core.h"
 #include "rendezvous/server/service.h"

@@ -1,6 +1,6 @@
 // The interface to durable storage outside the server. After a server is lost, the next server resumes the
 // job from this storage. EtcdStore implements the interface (etcd/etcd_store.h). StoreState, Exchanges and
-// Membership write each change as a record (records.h). A session sends a reply only after the
+// Membership write each change as a record (below). A session sends a reply only after the
 // records on which it depends are stored. Lives on the server's loop.
 #pragma once
 
@@ -10,10 +10,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
+#include "base/result.h"
 #include "base/status.h"
 #include "net/asio.h"
+#include "rendezvous/store/state.h"
 
 namespace hvd::rendezvous {
 
@@ -52,3 +55,56 @@ struct OpenedStore {
 };
 
 }  // namespace hvd::rendezvous
+
+// The format of the records in a DurableStore: names, answers to clients, records of exchanges, and
+// places; the record of a value is the value. Stateless, without I/O; the readers accept any bytes.
+// StoreState, AnsweredCalls, Exchanges and Membership use this format.
+namespace hvd::rendezvous::records {
+
+// The first byte of a record's name.
+enum class RecordKind : char {
+  kValue = 'k',
+  kOutcome = 'c',
+  kExchange = 'x',
+  kPlaces = 'm',
+  kRevision = 'r'
+};
+
+std::string name(RecordKind kind, std::string_view rest = {});
+
+// The last call of a client that changed something.
+struct OutcomeRecord {
+  uint64_t sequence = 0;
+  bool swapped = false;  // whether a compare-and-set has set the key
+};
+Bytes write_outcome(const OutcomeRecord& outcome);
+Result<OutcomeRecord> read_outcome(ByteView record);
+
+// The names of all records of an exchange begin with its prefix. No prefix begins with another
+// exchange's prefix.
+std::string exchange_prefix(std::string_view exchange);
+std::string exchange_record_name(std::string_view exchange, int index);
+struct ExchangeName {
+  std::string exchange;
+  int index = 0;
+};
+Result<ExchangeName> read_exchange_name(std::string_view rest);
+Bytes write_exchange(int count, ByteView record);
+struct ExchangeRecord {
+  int count = 0;
+  Bytes bytes;
+};
+Result<ExchangeRecord> read_exchange(ByteView record);
+
+// Workers in the order of their arrival.
+struct WorkerRecord {
+  std::string worker;
+  std::string host;
+};
+Bytes write_workers(const std::vector<WorkerRecord>& workers);
+Result<std::vector<WorkerRecord>> read_workers(ByteView record);
+
+Bytes write_revision(uint64_t revision);
+Result<uint64_t> read_revision(ByteView record);
+
+}  // namespace hvd::rendezvous::records

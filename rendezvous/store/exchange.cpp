@@ -5,8 +5,6 @@
 
 #include "base/text.h"
 #include "rendezvous/store/durable_store.h"
-#include "rendezvous/store/records.h"
-#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "rendezvous/store/durable_store.h"
-#include "rendezvous/store/records.h"
 
 namespace hvd::rendezvous {
 

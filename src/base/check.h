@@ -1,9 +1,6 @@
 // Invariants that stay in release builds: a broken invariant ends the process with file and line.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
-
 namespace hvd {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition);
 }

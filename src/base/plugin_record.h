@@ -59,3 +59,8 @@ Field field_of(const Record& record, Field Record::*field) {
 }
 
 }  // namespace hvd
+
+// Exports the record of a plugin. Use this macro once, at the end of a plugin's source. The record may be a template's.
+#define HVD_PLUGIN_ENTRY(...)                                                                    \
+  extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void); \
+  extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) { return &__VA_ARGS__::kRecord; }

@@ -2,7 +2,6 @@
 // value() on an error is a defect and ends the process.
 #pragma once
 
-#include <type_traits>
 #include <utility>
 #include <variant>
 

@@ -102,6 +102,12 @@ class Settings {
     field.reset();
     if (is_set(key)) read(key, field.emplace());
   }
+  template <typename T>
+  T get(std::string_view key) const {
+    T value{};
+    read(key, value);
+    return value;
+  }
 
  private:
   std::map<std::string, std::vector<std::string>, std::less<>> lists_;

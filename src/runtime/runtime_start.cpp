@@ -7,9 +7,9 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "collectives/mesh/mesh.h"
-#include "plugin/library.h"
+#include "plugin/catalogue.h"
 #include "runtime/bootstrap/backend_agreement.h"
-#include "runtime/plugins/paired_controller.h"
+#include "runtime/plugins/backend_selection.h"
 #include "runtime/runtime.h"
 
 namespace hvd::runtime {

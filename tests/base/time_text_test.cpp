@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "base/log/json_record.h"
+#include "base/log/log.h"
 
 using namespace hvd;
 

@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/log/log.h"
-#include "collectives/mesh/local_acceptor.h"
 #include "collectives/mesh/local_rendezvous.h"
 #include "fuzz/target.h"
 #include "net/packet_socket.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "collectives/mesh/record_layer.h"
+#include "collectives/mesh/peer_stream.h"
 #include "fuzz/target.h"
 
 namespace {

@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "fuzz/target.h"
+#include "rendezvous/store/durable_store.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/membership.h"
-#include "rendezvous/store/records.h"
 #include "rendezvous/store/state.h"
 
 HVD_FUZZ_TARGET(records) {

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "idle_op.h"
-#include "plugin/library.h"
 
 using hvd::plugin::Catalogue;
 using hvd::plugin::PluginCandidate;

@@ -14,7 +14,7 @@
 #include "base/shared_library.h"
 #include "conformance/controller_conformance.h"
 #include "conformance/op_conformance.h"
-#include "plugin/library.h"
+#include "plugin/catalogue.h"
 
 extern "C" {
 const hvd_plugin* hvd_builtin_controller_tcp(void);

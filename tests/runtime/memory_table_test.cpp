@@ -1,5 +1,4 @@
 // The table of memory in flight, compared with a linear search.
-#include "runtime/submission/memory_table.h"
 
 #include <doctest/doctest.h>
 

@@ -9,7 +9,6 @@
 #include <random>
 
 #include "runtime/negotiation/agreement.h"
-#include "runtime/negotiation/combining_tree.h"
 #include "runtime/negotiation/coordinator.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/submission/tensor_table.h"

@@ -6,7 +6,7 @@
 #include <bit>
 #include <numeric>
 
-#include "runtime/negotiation/combining_tree.h"
+#include "runtime/negotiation/negotiator.h"
 #include "runtime/ranks.h"
 
 using hvd::Status;

@@ -193,7 +193,7 @@ THIRD_PARTY = [
     (r"boost/pfr\.hpp", ["src/base/wire"], 1),
     (r"boost/(?!pfr).*", ["src/net"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),
-    (r"Eigen/.*", ["src/runtime/autotune/gaussian_process.cpp"], 1),
+    (r"Eigen/.*", ["src/runtime/autotune/autotuner.cpp"], 1),
     (r"CLI/.*", ["rendezvous/main.cpp"], None),
     (r"libssh/.*", ["launcher/spawn"], 1),
     (r"yaml-cpp/.*", ["launcher"], 1),

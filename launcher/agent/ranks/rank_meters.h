@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/metrics/metrics_page.h"
+#include "base/metrics/metrics.h"
 #include "launcher/agent/ranks/gpu_use.h"
 #include "launcher/protocol/host_sample.h"
 

@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/process/pipe.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/text.h"

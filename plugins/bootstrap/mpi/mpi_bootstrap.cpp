@@ -9,7 +9,7 @@
 #include "base/machine_identity.h"
 #include "base/text.h"
 #include "bootstrap/bootstrap_plugin.h"
-#include "mpi/environment.h"
+#include "mpi/api.h"
 #include "mpi/job.h"
 
 namespace hvd::bootstrap {
@@ -172,4 +172,4 @@ struct Plugin {
 }  // namespace
 }  // namespace hvd::bootstrap
 
-HVD_BOOTSTRAP_PLUGIN(hvd::bootstrap::Plugin)
+HVD_PLUGIN_ENTRY(hvd::bootstrap::BootstrapRecord<hvd::bootstrap::Plugin>)

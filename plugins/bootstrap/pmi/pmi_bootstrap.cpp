@@ -269,4 +269,4 @@ struct Plugin {
 
 }  // namespace hvd::bootstrap
 
-HVD_BOOTSTRAP_PLUGIN(hvd::bootstrap::Plugin)
+HVD_PLUGIN_ENTRY(hvd::bootstrap::BootstrapRecord<hvd::bootstrap::Plugin>)

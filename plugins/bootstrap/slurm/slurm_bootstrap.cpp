@@ -167,4 +167,4 @@ struct Plugin {
 }  // namespace
 }  // namespace hvd::bootstrap
 
-HVD_BOOTSTRAP_PLUGIN(hvd::bootstrap::Plugin)
+HVD_PLUGIN_ENTRY(hvd::bootstrap::BootstrapRecord<hvd::bootstrap::Plugin>)

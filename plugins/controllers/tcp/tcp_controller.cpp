@@ -133,8 +133,30 @@ class TcpController {
   static constexpr int32_t kPriority = 100;
   static Status probe() { return {}; }
   static Result<std::unique_ptr<TcpController>> open(const hvd_plugin_host& host,
-                                                     const hvd_plugin_config& config);
-  ~TcpController();
+                                                     const hvd_plugin_config& config) {
+    HVD_ASSIGN_OR_RETURN(MeshOptions options, options_of(host, config));
+    const auto seconds = parse_double(setting(host, "HOROVOD_START_TIMEOUT"));
+    HostStore store(host);
+    HVD_ASSIGN_OR_RETURN(
+        SharedMesh mesh,
+        Mesh::establish(std::move(options), store, Deadline::after_seconds(seconds.value_or(30))));
+    std::unique_ptr<TcpController> controller(new TcpController(host, std::move(mesh)));
+    // Every rank has connected to all others by now, also a rank that is late for the first barrier.
+    if (host.publish(host.host, collectives::kMeshName, &controller->mesh_) != HVD_OK) {
+      return internal_error("the host refuses a name for the links between ranks");
+    }
+    Mesh& links = *controller->mesh_;
+    const auto notice = [](void* argument) { static_cast<Mesh*>(argument)->notice(); };
+    if (host.watch(host.host, links.fd(), notice, &links) != HVD_OK) {
+      return internal_error("the host cannot watch the links between ranks");
+    }
+    controller->is_watched_ = true;
+    return controller;
+  }
+  ~TcpController() {
+    if (is_watched_) host_.unwatch(host_.host, mesh_->fd());
+    host_.publish(host_.host, collectives::kMeshName, nullptr);
+  }
   TcpController(const TcpController&) = delete;
 
   Status send(int32_t rank, ByteView message) { return mesh_->send(rank, message); }
@@ -158,33 +180,6 @@ class TcpController {
   SharedMesh mesh_;
   bool is_watched_ = false;
 };
-
-Result<std::unique_ptr<TcpController>> TcpController::open(const hvd_plugin_host& host,
-                                                           const hvd_plugin_config& config) {
-  HVD_ASSIGN_OR_RETURN(MeshOptions options, options_of(host, config));
-  const auto seconds = parse_double(setting(host, "HOROVOD_START_TIMEOUT"));
-  HostStore store(host);
-  HVD_ASSIGN_OR_RETURN(
-      SharedMesh mesh,
-      Mesh::establish(std::move(options), store, Deadline::after_seconds(seconds.value_or(30))));
-  std::unique_ptr<TcpController> controller(new TcpController(host, std::move(mesh)));
-  // Every rank has connected to all others by now, also a rank that is late for the first barrier.
-  if (host.publish(host.host, collectives::kMeshName, &controller->mesh_) != HVD_OK) {
-    return internal_error("the host refuses a name for the links between ranks");
-  }
-  Mesh& links = *controller->mesh_;
-  const auto notice = [](void* argument) { static_cast<Mesh*>(argument)->notice(); };
-  if (host.watch(host.host, links.fd(), notice, &links) != HVD_OK) {
-    return internal_error("the host cannot watch the links between ranks");
-  }
-  controller->is_watched_ = true;
-  return controller;
-}
-
-TcpController::~TcpController() {
-  if (is_watched_) host_.unwatch(host_.host, mesh_->fd());
-  host_.publish(host_.host, collectives::kMeshName, nullptr);
-}
 
 }  // namespace
 }  // namespace hvd::controllers

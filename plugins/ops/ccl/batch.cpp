@@ -8,7 +8,6 @@
 
 #include "base/dtype.h"
 #include "base/operations/op_traits.h"
-#include "ops/common/batch_memory.h"
 
 namespace hvd::ops::ccl {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <string_view>
 #include <vector>
 
 #include "base/settings.h"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <list>
 #include <map>
 #include <memory>
@@ -25,6 +24,16 @@
 namespace hvd::ops::ccl {
 namespace {
 
+// Time limit of one request to the store, short because oneCCL also requests keys that may never exist.
+constexpr double kSlice = 0.05;
+constexpr size_t kRecord = 4096;
+
+// True if work in oneCCL was abandoned. All runtimes of a process share one oneCCL.
+std::atomic<bool>& abandoned() {
+  static auto* const kFlag = new std::atomic<bool>(false);
+  return *kFlag;
+}
+
 // A process set's communicator in oneCCL, and the single thread that calls oneCCL for all sets. The thread
 // creates the communicators in the order of their sets, because a creation waits for all members. Batches
 // advance while the thread tests their events. Class Backend owns the communicators.
@@ -42,8 +51,43 @@ class CclStore : public abi::KvsInterface {
         deadline_(Deadline::after_seconds(seconds)) {}
 
   // get and set throw once the store is closed. get also throws if a member has not arrived in time.
-  std::vector<char> get(const abi::String& key) override;
-  void set(const abi::String& key, const std::vector<char>& data) override;
+  std::vector<char> get(const abi::String& key) override {
+    if (done_.load()) return {};
+    const std::string name = name_of(key);
+    if (is_alone_) return own_[name];
+    std::vector<char> value(kRecord);
+    for (;;) {
+      if (closed_.load()) throw std::runtime_error("the process set was closed");
+      size_t size = 0;
+      const int code =
+          host_.store_get(host_.host, name.c_str(), value.data(), value.size(), &size, kSlice);
+      if (code == HVD_OK && size > value.size()) {
+        value.resize(size);
+        continue;
+      }
+      if (code != HVD_OK && code != HVD_DEADLINE_EXCEEDED && code != HVD_NOT_FOUND) {
+        throw std::runtime_error("the job's store cannot be reached");
+      }
+      if (code != HVD_OK && deadline_.passed()) {
+        throw std::runtime_error(
+            "not all members of a process set have come in time "
+            "(HOROVOD_START_TIMEOUT)");
+      }
+      value.resize(code == HVD_OK ? size : 0);
+      return value;
+    }
+  }
+  void set(const abi::String& key, const std::vector<char>& data) override {
+    if (done_.load()) return;
+    if (closed_.load()) throw std::runtime_error("the process set was closed");
+    if (is_alone_) {
+      own_[name_of(key)] = data;
+      return;
+    }
+    if (host_.store_set(host_.host, name_of(key).c_str(), data.data(), data.size()) != HVD_OK) {
+      throw std::runtime_error("the job's store cannot be reached");
+    }
+  }
   int get_id() override { return id_; }
 
   // Call it once all members are connected. Afterwards get and set do nothing: oneCCL's keys stay in the store.
@@ -75,25 +119,63 @@ class CclThread : public LibraryThread {
   CclThread(const CclApi& api, std::shared_ptr<WakeEvent> event)
       : LibraryThread("hvd-ccl", "oneCCL", std::move(event)), api_(api) {}
 
-  void make(std::shared_ptr<CclGroup> group);
+  void make(std::shared_ptr<CclGroup> group) {
+    call([this, group = std::move(group)] { return create(group); });
+  }
   // Call it after the batches of the group have ended.
-  void drop(std::shared_ptr<CclGroup> group);
+  void drop(std::shared_ptr<CclGroup> group) {
+    call([this, group = std::move(group)] {
+      made_.remove(group);
+      return destroy(*group);
+    });
+  }
   // Ends the thread. After a failure, or with work in flight, the objects of oneCCL are never freed.
   // After the return, no thread uses the memory of batches.
-  void end();
+  void end() {
+    if (!stop()) abandoned().store(true);
+  }
   // Returns whether this process has abandoned work in oneCCL, which then cannot start again.
-  static bool has_abandoned();
+  static bool has_abandoned() { return abandoned().load(); }
 
   const CclApi& api() const { return api_; }
   BufferPool& buffers() { return buffers_; }
 
  protected:
-  void interrupt() override;
-  void close_library(bool failed, Batches running) override;
+  void interrupt() override {
+    const MutexLock lock(mutex_);
+    interrupted_ = true;
+    if (const auto group = making_.lock()) group->store->close();
+  }
+  // Leaks the running batches, because oneCCL may still write to their memory.
+  void close_library(bool failed, Batches running) override {
+    if (failed || !running.empty()) {
+      abandoned().store(true);
+      static_cast<void>(new Batches(std::move(running)));
+      made_.clear();
+    }
+    for (const auto& group : made_) static_cast<void>(guarded([&] { return destroy(*group); }));
+  }
 
  private:
-  Status create(const std::shared_ptr<CclGroup>& group);
-  Status destroy(CclGroup& group);
+  Status create(const std::shared_ptr<CclGroup>& group) {
+    {
+      const MutexLock lock(mutex_);
+      if (interrupted_) group->store->close();
+      making_ = group;
+    }
+    Members& members = group->members;
+    members.communicator = new abi::Communicator(api_.create_communicator.function(
+        members.size, members.index, group->store, *api_.create_communicator.defaults));
+    group->store->leave_as_is();
+    made_.push_back(group);
+    return {};
+  }
+  Status destroy(CclGroup& group) {
+    if (group.members.communicator != nullptr)
+      api_.destroy_communicator(group.members.communicator);
+    delete std::exchange(group.members.communicator, nullptr);
+    return {};
+  }
 
   const CclApi api_;    // a copy: a thread that hangs in the library may outlive the backend
   BufferPool buffers_;  // used by CclThread only
@@ -111,123 +193,19 @@ class CclCommunicator : public BackendCommunicator {
     thread_->make(group_);
   }
   ~CclCommunicator() override { thread_->drop(group_); }
-  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override {
+    auto queued =
+        std::make_shared<CclBatch>(thread_->api(), thread_->buffers(),
+                                   std::shared_ptr<const Members>(group_, &group_->members), batch);
+    thread_->add(queued);
+    return std::shared_ptr<RunningBatch>(std::move(queued));
+  }
   bool wakes() const override { return true; }
 
  private:
   const std::shared_ptr<CclThread> thread_;
   const std::shared_ptr<CclGroup> group_;
 };
-
-// Time limit of one request to the store, short because oneCCL also requests keys that may never exist.
-constexpr double kSlice = 0.05;
-constexpr size_t kRecord = 4096;
-
-// True if work in oneCCL was abandoned. All runtimes of a process share one oneCCL.
-std::atomic<bool>& abandoned() {
-  static auto* const kFlag = new std::atomic<bool>(false);
-  return *kFlag;
-}
-
-bool CclThread::has_abandoned() { return abandoned().load(); }
-
-void CclThread::make(std::shared_ptr<CclGroup> group) {
-  call([this, group = std::move(group)] { return create(group); });
-}
-
-void CclThread::drop(std::shared_ptr<CclGroup> group) {
-  call([this, group = std::move(group)] {
-    made_.remove(group);
-    return destroy(*group);
-  });
-}
-
-void CclThread::end() {
-  if (!stop()) abandoned().store(true);
-}
-
-void CclThread::interrupt() {
-  const MutexLock lock(mutex_);
-  interrupted_ = true;
-  if (const auto group = making_.lock()) group->store->close();
-}
-
-Status CclThread::create(const std::shared_ptr<CclGroup>& group) {
-  {
-    const MutexLock lock(mutex_);
-    if (interrupted_) group->store->close();
-    making_ = group;
-  }
-  Members& members = group->members;
-  members.communicator = new abi::Communicator(api_.create_communicator.function(
-      members.size, members.index, group->store, *api_.create_communicator.defaults));
-  group->store->leave_as_is();
-  made_.push_back(group);
-  return {};
-}
-
-Status CclThread::destroy(CclGroup& group) {
-  if (group.members.communicator != nullptr) api_.destroy_communicator(group.members.communicator);
-  delete std::exchange(group.members.communicator, nullptr);
-  return {};
-}
-
-// Leaks the running batches, because oneCCL may still write to their memory.
-void CclThread::close_library(bool failed, Batches running) {
-  if (failed || !running.empty()) {
-    abandoned().store(true);
-    static_cast<void>(new Batches(std::move(running)));
-    made_.clear();
-  }
-  for (const auto& group : made_) static_cast<void>(guarded([&] { return destroy(*group); }));
-}
-
-Result<std::shared_ptr<RunningBatch>> CclCommunicator::start(const hvd_batch& batch) {
-  auto queued =
-      std::make_shared<CclBatch>(thread_->api(), thread_->buffers(),
-                                 std::shared_ptr<const Members>(group_, &group_->members), batch);
-  thread_->add(queued);
-  return std::shared_ptr<RunningBatch>(std::move(queued));
-}
-
-std::vector<char> CclStore::get(const abi::String& key) {
-  if (done_.load()) return {};
-  const std::string name = name_of(key);
-  if (is_alone_) return own_[name];
-  std::vector<char> value(kRecord);
-  for (;;) {
-    if (closed_.load()) throw std::runtime_error("the process set was closed");
-    size_t size = 0;
-    const int code =
-        host_.store_get(host_.host, name.c_str(), value.data(), value.size(), &size, kSlice);
-    if (code == HVD_OK && size > value.size()) {
-      value.resize(size);
-      continue;
-    }
-    if (code != HVD_OK && code != HVD_DEADLINE_EXCEEDED && code != HVD_NOT_FOUND) {
-      throw std::runtime_error("the job's store cannot be reached");
-    }
-    if (code != HVD_OK && deadline_.passed()) {
-      throw std::runtime_error(
-          "not all members of a process set have come in time "
-          "(HOROVOD_START_TIMEOUT)");
-    }
-    value.resize(code == HVD_OK ? size : 0);
-    return value;
-  }
-}
-
-void CclStore::set(const abi::String& key, const std::vector<char>& data) {
-  if (done_.load()) return;
-  if (closed_.load()) throw std::runtime_error("the process set was closed");
-  if (is_alone_) {
-    own_[name_of(key)] = data;
-    return;
-  }
-  if (host_.store_set(host_.host, name_of(key).c_str(), data.data(), data.size()) != HVD_OK) {
-    throw std::runtime_error("the job's store cannot be reached");
-  }
-}
 
 constexpr char kHalves[] = "halves";
 // A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.
@@ -318,7 +296,4 @@ struct Plugin {
 }  // namespace
 }  // namespace hvd::ops::ccl
 
-extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
-extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
-  return &hvd::ops::BackendRecord<hvd::ops::ccl::Plugin>::kRecord;
-}
+HVD_PLUGIN_ENTRY(hvd::ops::BackendRecord<hvd::ops::ccl::Plugin>)

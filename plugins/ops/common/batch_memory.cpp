@@ -7,7 +7,6 @@
 #include "base/dtype.h"
 #include "base/operations/op_traits.h"
 #include "collectives/kernels/reduce_kernels.h"
-#include "collectives/kernels/reduction.h"
 
 namespace hvd::ops {
 namespace {

@@ -1,7 +1,5 @@
 #include "ops/common/rounds.h"
 
-#include <utility>
-
 namespace hvd::ops {
 namespace {
 

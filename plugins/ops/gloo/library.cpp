@@ -6,11 +6,9 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "base/mutex.h"
 #include "base/text.h"

@@ -8,7 +8,6 @@
 #include <gloo/context.h>
 #include <gloo/transport/device.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -318,7 +317,4 @@ struct Plugin {
 }  // namespace
 }  // namespace hvd::ops::gloo_backend
 
-extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
-extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
-  return &hvd::ops::BackendRecord<hvd::ops::gloo_backend::Plugin>::kRecord;
-}
+HVD_PLUGIN_ENTRY(hvd::ops::BackendRecord<hvd::ops::gloo_backend::Plugin>)

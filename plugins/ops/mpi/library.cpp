@@ -5,9 +5,40 @@
 
 #include "base/text.h"
 #include "collectives/kernels/reduce_kernels.h"
-#include "ops/mpi/communicator.h"
+#include "ops/common/library_thread.h"
 
 namespace hvd::ops::mpi {
+
+// Creates and frees the communicators, because these calls wait for all members. World owns the thread.
+class CommunicatorThread : public LibraryThread {
+ public:
+  CommunicatorThread(const MpiApi& api, std::vector<int> world_ranks, int32_t self)
+      : LibraryThread("hvd-mpi", "MPI", nullptr),
+        api_(api),
+        world_ranks_(std::move(world_ranks)),
+        self_(self) {}
+  // Creates a communicator. All members must call make() in the same order. `members`: ascending ranks of the job.
+  std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members) {
+    auto made = std::make_shared<MpiComm>();
+    call([this, made, members]() -> Status {
+      hvd::mpi::make_communicator(api_, world_ranks_, self_, members, made.get());
+      return {};
+    });
+    return made;
+  }
+
+  void free(std::shared_ptr<MpiComm> communicator) {
+    call([this, communicator = std::move(communicator)]() -> Status {
+      if (communicator->state.load() == 1) api_.comm_free(&communicator->comm);
+      return {};
+    });
+  }
+
+ private:
+  const MpiApi api_;  // a copy: a thread that hangs in MPI may outlive the backend
+  const std::vector<int> world_ranks_;
+  const int32_t self_;
+};
 
 Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
                                            const hvd_plugin_config& config) {

@@ -1,10 +1,9 @@
 // The op plugin over MPI, for tensors in host memory. Links the code for Open MPI or for MPICH.
-#include "mpi/environment.h"
+#include "mpi/api.h"
 #include "ops/common/backend.h"
 #include "ops/common/batch_memory.h"
 #include "ops/common/op_plugin.h"
 #include "ops/mpi/batch.h"
-#include "ops/mpi/communicator.h"
 #include "ops/mpi/library.h"
 
 namespace hvd::ops::mpi {
@@ -12,6 +11,28 @@ namespace {
 
 // A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.
 constexpr int32_t kScore = 200;
+
+// A process set's communicator in MPI. Batches start on the progress thread. Class Backend owns the communicators.
+class MpiCommunicator : public BackendCommunicator {
+ public:
+  MpiCommunicator(World& world, std::shared_ptr<MpiComm> communicator)
+      : world_(world), communicator_(std::move(communicator)) {}
+  ~MpiCommunicator() override { world_.give_back(communicator_); }
+  Result<bool> is_ready() override {
+    const int state = communicator_->state.load();
+    if (state < 0) return internal_error("MPI makes no communicator of a process set");
+    return state == 1;
+  }
+  Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override {
+    auto running = std::make_shared<MpiBatch>(world_, *communicator_, batch);
+    running->start();
+    return std::shared_ptr<RunningBatch>(std::move(running));
+  }
+
+ private:
+  World& world_;
+  const std::shared_ptr<MpiComm> communicator_;
+};
 
 class MpiBackend : public Backend {
  public:
@@ -56,7 +77,4 @@ struct Plugin {
 }  // namespace
 }  // namespace hvd::ops::mpi
 
-extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void);
-extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) {
-  return &hvd::ops::BackendRecord<hvd::ops::mpi::Plugin>::kRecord;
-}
+HVD_PLUGIN_ENTRY(hvd::ops::BackendRecord<hvd::ops::mpi::Plugin>)

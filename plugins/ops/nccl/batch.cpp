@@ -5,7 +5,6 @@
 
 #include "base/dtype.h"
 #include "base/operations/op_traits.h"
-#include "base/text.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "ops/common/batch_memory.h"
 #include "ops/nccl/reductions.h"

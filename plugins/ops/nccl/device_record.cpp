@@ -1,6 +1,5 @@
 #include "ops/nccl/device_record.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstddef>
 
 namespace hvd {
 
@@ -29,6 +30,16 @@ inline rlimit raise_descriptor_limit(rlim_t wanted = RLIM_INFINITY) {
   limit.rlim_cur = std::max(before.rlim_cur, std::min(wanted, before.rlim_max));
   if (limit.rlim_cur != before.rlim_cur) ::setrlimit(RLIMIT_NOFILE, &limit);
   return first;
+}
+
+// Returns the descriptors that clients may use before they have authenticated: a quarter of the soft limit, at most
+// `most`.
+inline size_t descriptor_share(size_t most) {
+  constexpr rlim_t kPart = 4;
+  constexpr size_t kLeast = 16;
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return most;
+  return std::min(most, std::max<size_t>(kLeast, descriptors.rlim_cur / kPart));
 }
 
 // While this object exists, programs started by this process get the limits before the first raise. Open descriptors

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <exception>
 #include <new>
 #include <system_error>
 

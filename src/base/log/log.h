@@ -2,6 +2,7 @@
 // Any thread may log. The code logs nothing per tensor.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,7 +12,7 @@ namespace hvd::log {
 // The format and the destination of the log, which a program chooses. log.h writes the lines. Any
 // thread.
 
-// kJson: each line is an object (json_record.h) with the identity as its source.
+// kJson: each line is an object (json_records) with the identity as its source.
 enum class Format { kText, kJson };
 
 void set_format(Format format);
@@ -41,3 +42,29 @@ inline void warning(std::string_view message) { write(Level::kWarning, message);
 inline void error(std::string_view message) { write(Level::kError, message); }
 
 }  // namespace hvd::log
+
+// Formats lines as JSON objects for other programs. Pure except for the clock.
+namespace hvd {
+
+// Returns "text":"...", or "base64":"..." if the bytes are not valid UTF-8.
+std::string json_text_member(std::string_view bytes);
+// Returns the beginning of an object: {"time":"2026-01-31T12:00:00.000Z".
+std::string json_time(
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+// Formats each line of the text as an object with time, source, level (unless empty) and text. The
+// result ends with a newline.
+std::string json_records(std::string_view source, std::string_view level, std::string_view text);
+
+// Formats calendar times as text. Any thread.
+enum class TimeZone { kLocal, kUtc };
+
+// Formats a time in a format of strftime(3).
+std::string time_text(
+    const char* format, TimeZone zone,
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+
+// Formats a time in ISO 8601 with milliseconds and without the zone: "2026-11-25T09:04:27.123".
+std::string iso_time(TimeZone zone,
+                     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+
+}  // namespace hvd

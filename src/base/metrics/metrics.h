@@ -1,6 +1,6 @@
 // Counters and histograms of a rank: plain numbers, so that a count costs one addition. The runtime
 // writes the numbers with the progress lock held. The numbers may lie in a page that another
-// process reads (metrics_page.h). metrics_text.cpp and docs/metrics.md have their public names.
+// process reads (MetricsPages). metrics_text.cpp and docs/metrics.md have their public names.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/operations/op_traits.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
 
 namespace hvd {
 
@@ -89,7 +92,7 @@ struct Metrics {
 };
 
 // The counters of a rank: metrics and the last training steps. The counters may lie in a page that
-// another process reads (metrics_page.h). The runtime writes the counters with the progress lock held.
+// another process reads (MetricsPages). The runtime writes the counters with the progress lock held.
 
 // The last training steps of a rank. A step ends when the ranks agree on a tensor's name for a second
 // time. The ranks agree in the same order, so a step has the same number on each rank, counted from `first`.
@@ -141,8 +144,8 @@ struct StepLog {
     waited = microseconds;
     longest = id;
   }
-  // A GPU has executed a batch for this time. `step`: the value of `ended` when the ranks agreed on the batch; that step
-  // may have ended, because a program does not wait for results that are ordered by streams.
+  // A GPU has executed a batch for this time. `step`: the value of `ended` when the ranks agreed on the batch; that
+  // step may have ended, because a program does not wait for results that are ordered by streams.
   void batch_ended(uint64_t step, std::chrono::nanoseconds took);
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);
@@ -198,6 +201,59 @@ struct RankCounters {
   StepLog steps;
   OperationNames names;
   Announcements announced;
+};
+
+// The counters of a host's ranks, in memory that the ranks write and another process reads. The reader
+// needs no reply, so it can read the counters of a rank that hangs, is stopped or has ended. A rank
+// opens the memory as /proc/PID/fd/NUMBER of the agent, not as an inherited descriptor: programs
+// between the agent and the rank, for example Python's subprocess module, close inherited descriptors.
+
+// Identifies the layout of a page: "HVDM", a version, and the size. A reader ignores a page of another layout.
+constexpr uint64_t kMetricsLayout =
+    (uint64_t{0x4856444d} << 32) | (uint64_t{3} << 16) | sizeof(RankCounters);
+
+// The pages of all ranks of this host. The agent owns this object. For one thread.
+class MetricsPages {
+ public:
+  static Result<MetricsPages> create(size_t count);
+  MetricsPages(MetricsPages&& other) noexcept;
+  MetricsPages& operator=(MetricsPages&&) = delete;
+  ~MetricsPages();
+
+  // Returns the value of HOROVOD_METRICS_PAGE for one rank: "/proc/PID/fd/NUMBER:OFFSET".
+  std::string place_of(size_t index) const;
+  // Returns nullopt until a process has opened the page.
+  std::optional<RankCounters> read(size_t index) const;
+  // Sets StepLog::longest_wait of a rank.
+  void set_longest_wait(size_t index, uint64_t microseconds) const;
+
+ private:
+  MetricsPages(UniqueFd file, size_t stride, size_t count, const std::byte* memory)
+      : file_(std::move(file)), stride_(stride), count_(count), memory_(memory) {}
+
+  UniqueFd file_;
+  size_t stride_;
+  size_t count_;
+  const std::byte* memory_;
+};
+
+// The page of this process's rank; the process is the rank or one of its children. Lives as long as the process.
+class MetricsPage {
+ public:
+  // Returns an error if the memory no longer exists or is not a page, or if another process uses the page.
+  static Result<std::unique_ptr<MetricsPage>> open(const std::string& place);
+  MetricsPage(const MetricsPage&) = delete;
+  ~MetricsPage();
+
+  // Sets all counters to zero when this rank starts again.
+  RankCounters* begin(int32_t rank, int32_t size);
+
+ private:
+  MetricsPage(UniqueFd file, RankCounters* counters)
+      : file_(std::move(file)), counters_(counters) {}
+
+  UniqueFd file_;  // holds the lock
+  RankCounters* counters_;
 };
 
 }  // namespace hvd

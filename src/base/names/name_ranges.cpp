@@ -1,7 +1,5 @@
 #include "base/names/name_ranges.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "base/text.h"
 

@@ -1,8 +1,5 @@
 #include "base/process/signals.h"
 
-#include <csignal>
-#include <cstring>
-
 #include "base/text.h"
 
 namespace hvd {

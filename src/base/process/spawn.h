@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/unique_fd.h"
 
 namespace hvd {
 
@@ -40,7 +41,7 @@ struct SpawnOptions {
   // The first argument is the program: a path, or a name to look up on PATH.
   std::vector<std::string> arguments = {};
   std::vector<std::pair<std::string, std::string>> environment = {};  // the complete environment
-  // Descriptors above 2 (see pipe.h). Empty: the program inherits this process's stream.
+  // Descriptors above 2 (see pipe() below). Empty: the program inherits this process's stream.
   std::optional<int> input = {}, output = {}, errors = {};
   SpawnGroup group = SpawnGroup::kInherited;
   std::vector<int> blocked_signals = {};  // all other signals are unblocked
@@ -57,5 +58,23 @@ int wait_for_exit(pid_t pid);
 // Runs a program without input. Returns at most 1 MiB of its standard output, and of its standard error
 // unless `errors` is set. kDeadlineExceeded: the program was late. Finally, its process group gets SIGKILL.
 Result<std::string> output_of(SpawnOptions options, Deadline deadline);
+
+// Descriptors for the standard streams of a started program. Any thread.
+struct Pipe {
+  UniqueFd read, write;
+};
+
+// Creates a pipe whose two descriptors have O_CLOEXEC and numbers above 2.
+Result<Pipe> open_pipe();
+
+// Moves a descriptor above 2. In a process without standard streams, a new descriptor may get a
+// number from 0 to 2, and the program's streams would overwrite it.
+Status move_above_standard(UniqueFd& descriptor);
+
+// Opens /dev/null as standard input, output or error in a program that was started without it.
+
+// Opens /dev/null in place of each closed stream: otherwise the next file or socket would get the
+// stream's number and receive the program's output. Call it first in a program.
+void open_standard_streams();
 
 }  // namespace hvd

@@ -14,7 +14,7 @@
 
 #include "base/dtype.h"
 #include "collectives/algorithms/collectives.h"
-#include "collectives/kernels/adasum_kernels.h"
+#include "collectives/kernels/reduce_kernels.h"
 #include "collectives/kernels/reduction.h"
 
 namespace hvd::collectives {

@@ -24,7 +24,7 @@ namespace {
 // over the ranks of a host. Every host has as many drivers as the host with the fewest ranks has
 // ranks. In a group with one rank per host, the sockets send the user's memory itself.
 //
-// host_part.h describes the rounding of half precision.
+// host_stages.h describes the rounding of half precision.
 
 InterHostConfig config_for(Group& group, const hvd_batch& batch, const Reduction& reduction,
                            const Tuning& tuning) {

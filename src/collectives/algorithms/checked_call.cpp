@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <tuple>
 
 #include "base/dtype.h"
 #include "collectives/algorithms/allreduce_local.h"
-#include "collectives/algorithms/collectives.h"
 #include "collectives/algorithms/flow.h"
 #include "collectives/algorithms/group.h"
 #include "collectives/kernels/reduction.h"

@@ -1,7 +1,6 @@
 #include "collectives/algorithms/collectives.h"
 
 #include "base/dtype.h"
-#include "collectives/kernels/adasum_kernels.h"
 #include "collectives/kernels/reduce_kernels.h"
 
 namespace hvd::collectives {

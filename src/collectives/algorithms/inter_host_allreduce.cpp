@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/dtype.h"
 #include "collectives/algorithms/group.h"
 #include "collectives/kernels/reduce_kernels.h"
 

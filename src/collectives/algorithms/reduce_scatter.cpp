@@ -3,7 +3,7 @@
 // member with fewer rows than others leaves the end of its places unused.
 //
 // In a group on several hosts, the ranks of a host reduce all places, and the leaders send each host
-// only its members' places. Parts of half precision may be float32 between hosts (host_part.h).
+// only its members' places. Parts of half precision may be float32 between hosts (host_stages.h).
 #include <vector>
 
 #include "base/dtype.h"

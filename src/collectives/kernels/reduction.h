@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
 
 #include "base/dtype.h"
 #include "collectives/kernels/reduce_kernels.h"

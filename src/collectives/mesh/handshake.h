@@ -20,7 +20,7 @@
 #include "base/fork_guard.h"
 #include "base/result.h"
 #include "base/secrets/secret.h"
-#include "collectives/mesh/record_layer.h"
+#include "collectives/mesh/peer_stream.h"
 #include "net/event_loop.h"
 
 namespace hvd::collectives {

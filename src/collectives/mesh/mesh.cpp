@@ -11,7 +11,6 @@
 #include "base/lost_peer.h"
 #include "base/machine_identity.h"
 #include "base/text.h"
-#include "collectives/mesh/key_value_store.h"
 #include "collectives/shm/shared_region.h"
 
 namespace hvd::collectives {

@@ -3,7 +3,6 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 
-#include <cstring>
 #include <string_view>
 
 #include "base/text.h"

@@ -31,7 +31,7 @@ class TlsSession {
   // Creates the session of a client. The server's certificate must be for `host`, a name or an
   // address. An error names the unusable file.
   static Result<TlsSession> client(const std::string& host, const TlsOptions& options);
-  // Creates the session of a client whose server holds this key (tls_key.h). Accepts no
+  // Creates the session of a client whose server holds this key (tls_context.h). Accepts no
   // certificate.
   static Result<TlsSession> with_shared_key(const Digest& key);
   // Creates a server's session, which shares the context (TlsFront).

@@ -8,7 +8,6 @@
 #include "base/plugin_record.h"
 #include "base/shared_library.h"
 #include "base/text.h"
-#include "plugin/catalogue.h"
 #include "runtime/bootstrap/launcher_detection.h"
 #include "runtime/plugins/plugin_host.h"
 #include "runtime/wire/request.h"

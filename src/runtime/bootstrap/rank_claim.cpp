@@ -1,15 +1,19 @@
 #include "runtime/bootstrap/rank_claim.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <initializer_list>
+#include <utility>
+#include <vector>
 
 #include "base/proc_file.h"
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "net/packet_socket.h"
 #include "runtime/bootstrap/launcher_detection.h"
 
@@ -46,6 +50,28 @@ bool has_two_launchers() {
 
 bool is_above_one(const std::optional<std::string>& number) {
   return number && parse_int(*number).value_or(0) > 1;
+}
+
+// Time limit for the agent's reply: a stopped agent must not stop its ranks.
+constexpr int kAgentAnswerMs = 1000;
+constexpr int kMostTries = 50;
+constexpr int kPauseMs = 20;
+
+// Connects to the agent with this process id. Any user can bind such a name, so the process id that
+// the kernel reports is checked.
+UniqueFd connect_to_agent(int64_t pid, const std::vector<std::string>& names) {
+  const std::string prefix = rendezvous::world_report_prefix(pid);
+  for (const std::string& name : names) {
+    if (!name.starts_with(prefix)) continue;
+    auto agent = net::connect_to_listener(name, SOCK_SEQPACKET);
+    // Try again if the agent's queue of connections is full, because it starts many ranks.
+    for (int tries = 0; agent && !agent->socket && tries < kMostTries; ++tries) {
+      ::poll(nullptr, 0, kPauseMs);
+      agent = net::connect_to_listener(name, SOCK_SEQPACKET);
+    }
+    if (agent && agent->pid == pid) return std::move(agent->socket);
+  }
+  return {};
 }
 
 }  // namespace
@@ -121,6 +147,20 @@ Result<RankClaim> RankClaim::take() {
       cat("another process of this host (process ", holder->pid, ") is ", rank->words,
           " of this job already, by the same variables of the launcher: only one process can be "
           "that rank; start each process as a rank of its own by the launcher (-np)"));
+}
+
+void notify_agent(const rendezvous::WorldReport& report) {
+  const auto names = net::listening_names(rendezvous::kWorldReportNames);
+  std::optional<int64_t> pid = ::getppid();
+  for (int level = 0; level < kMostLevels && pid && *pid > 1; ++level, pid = parent_of(*pid)) {
+    const UniqueFd agent = connect_to_agent(*pid, names);
+    if (!agent) continue;
+    const auto sent = net::send_packet(agent.get(), encode(report), {}, "the agent");
+    if (!sent.ok() || !*sent) return;
+    pollfd answer{agent.get(), POLLIN, 0};
+    ::poll(&answer, 1, kAgentAnswerMs);
+    return;
+  }
 }
 
 }  // namespace hvd::runtime

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <utility>

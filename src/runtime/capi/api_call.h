@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/metrics/metrics_page.h"
+#include "base/metrics/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"

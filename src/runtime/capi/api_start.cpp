@@ -4,20 +4,19 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/log/log.h"
-#include "base/metrics/metrics_page.h"
+#include "base/metrics/metrics.h"
 #include "base/text.h"
 #include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
 #include "runtime/bootstrap/elastic_process.h"
 #include "runtime/bootstrap/foreign_launcher.h"
+#include "runtime/bootstrap/rank_claim.h"
 #include "runtime/bootstrap/served_store.h"
-#include "runtime/bootstrap/world_notice.h"
 #include "runtime/capi/api_call.h"
 #include "runtime/capi/capability.h"
 #include "runtime/plugins/backend_selection.h"

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
 
 #include "base/shared_library.h"

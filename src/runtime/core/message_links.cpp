@@ -8,7 +8,7 @@
 #include "base/log/log.h"
 #include "base/plugin_record.h"
 #include "base/text.h"
-#include "runtime/plugins/paired_controller.h"
+#include "runtime/plugins/backend_selection.h"
 
 namespace hvd::runtime {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "horovod/plugin_controller.h"
-#include "runtime/negotiation/combining_tree.h"
+#include "runtime/negotiation/negotiator.h"
 #include "runtime/plugins/plugin_host.h"
 #include "runtime/submission/set_table.h"
 #include "runtime/telemetry/service.h"

@@ -1,6 +1,5 @@
 #include "runtime/core/pending_submissions.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/text.h"

@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "runtime/negotiation/fusion_planner.h"
-#include "runtime/submission/handle_table.h"
 #include "runtime/submission/submission.h"
 #include "runtime/submission/tensor_table.h"
 #include "runtime/telemetry/trace_recorder.h"

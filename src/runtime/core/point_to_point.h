@@ -4,7 +4,6 @@
 // thread; never waits. See ../point_to_point/README.md for the protocol.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <unordered_map>

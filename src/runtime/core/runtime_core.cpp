@@ -1,6 +1,5 @@
 #include "runtime/core/runtime_core.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/result.h"
-#include "base/wire/value_bytes.h"
 
 namespace hvd::runtime {
 namespace {
@@ -29,18 +28,8 @@ Status peek_kind(ByteView message, StallMessageKind* kind) {
   return {};
 }
 
-void encode(const StallHello& hello, ByteWriter& out) {
-  out.put(StallMessageKind::kHello);
-  put(out, hello);
-}
-
 Status decode(ByteView message, StallHello* hello) {
   return decode_fields(message, hello, "a rank's hello");
-}
-
-void encode(const StallWaiting& waiting, ByteWriter& out) {
-  out.put(StallMessageKind::kWaiting);
-  put(out, waiting);
 }
 
 Status decode(ByteView message, StallWaiting* waiting) {
@@ -49,18 +38,8 @@ Status decode(ByteView message, StallWaiting* waiting) {
   return {};
 }
 
-void encode(const StallAsk& ask, ByteWriter& out) {
-  out.put(StallMessageKind::kAsk);
-  put(out, ask);
-}
-
 Status decode(ByteView message, StallAsk* ask) {
   return decode_fields(message, ask, "a question about waiting work");
-}
-
-void encode(const StallAnswer& answer, ByteWriter& out) {
-  out.put(StallMessageKind::kAnswer);
-  put(out, answer);
 }
 
 Status decode(ByteView message, StallAnswer* answer) {

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "base/wire/value_bytes.h"
 
 namespace hvd::runtime {
 
@@ -21,6 +22,7 @@ enum class StallMessageKind : uint8_t { kHello = 1, kWaiting = 2, kAsk = 3, kAns
 
 // Messages contain the members in their order.
 struct StallHello {
+  static constexpr auto kKind = StallMessageKind::kHello;
   std::string host;
   int64_t pid = 0;
 };
@@ -39,6 +41,7 @@ struct StallName {
 };
 
 struct StallWaiting {
+  static constexpr auto kKind = StallMessageKind::kWaiting;
   struct Entry {
     StallName name;
     int32_t op = 0;
@@ -48,6 +51,7 @@ struct StallWaiting {
 };
 
 struct StallAsk {
+  static constexpr auto kKind = StallMessageKind::kAsk;
   uint32_t inquiry = 0;
   std::vector<StallName> names;
 };
@@ -60,6 +64,7 @@ enum class StallState : uint8_t {
 };
 
 struct StallAnswer {
+  static constexpr auto kKind = StallMessageKind::kAnswer;
   uint32_t inquiry = 0;
   std::vector<StallState> states;  // state of each name in the question, in the same order
   std::string last_name;           // name of the last submission; empty: none yet
@@ -73,13 +78,15 @@ struct StallAnswer {
 };
 
 Status peek_kind(ByteView message, StallMessageKind* kind);
-void encode(const StallHello& hello, ByteWriter& out);
+template <typename Message>
+requires(std::is_same_v<const StallMessageKind, decltype(Message::kKind)>) void encode(
+    const Message& message, ByteWriter& out) {
+  out.put(Message::kKind);
+  put(out, message);
+}
 Status decode(ByteView message, StallHello* hello);
-void encode(const StallWaiting& waiting, ByteWriter& out);
 Status decode(ByteView message, StallWaiting* waiting);
-void encode(const StallAsk& ask, ByteWriter& out);
 Status decode(ByteView message, StallAsk* ask);
-void encode(const StallAnswer& answer, ByteWriter& out);
 Status decode(ByteView message, StallAnswer* answer);
 
 }  // namespace hvd::runtime

@@ -1,6 +1,5 @@
 #include "runtime/submission/submission_check.h"
 
-#include <cmath>
 #include <cstdint>
 
 #include "base/check.h"

@@ -13,7 +13,7 @@
 //                                   (speculation.h)
 //   to_root       child -> parent   message of a service (service.h), forwarded to the root
 //   to_all        parent -> child   message of a service, forwarded to the complete subtree
-//   peer          any rank to any   a step of a send or receive (peer_message.h)
+//   peer          any rank to any   a step of a send or receive (PeerMessage)
 #pragma once
 
 #include <array>

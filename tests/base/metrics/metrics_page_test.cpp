@@ -1,5 +1,3 @@
-#include "base/metrics/metrics_page.h"
-
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -7,8 +5,9 @@
 
 #include <csignal>
 
+#include "base/metrics/metrics.h"
 #include "base/metrics/metrics_text.h"
-#include "base/process/pipe.h"
+#include "base/process/spawn.h"
 #include "base/text.h"
 
 namespace hvd {

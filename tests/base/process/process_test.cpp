@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/process/pipe.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/status.h"

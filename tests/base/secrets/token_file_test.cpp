@@ -1,5 +1,3 @@
-#include "base/secrets/token_file.h"
-
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -12,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 

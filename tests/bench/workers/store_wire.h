@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/secrets/token_file.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "net/http.h"
 #include "rendezvous/wire/signature.h"

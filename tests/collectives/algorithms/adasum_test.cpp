@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "collectives/checks.h"
-#include "collectives/kernels/adasum_kernels.h"
+#include "collectives/kernels/reduce_kernels.h"
 #include "conformance/elements.h"
 #include "fewer.h"
 

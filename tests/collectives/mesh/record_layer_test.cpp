@@ -1,5 +1,4 @@
 // Records of encrypted links: complete, in pieces, and changed in transit.
-#include "collectives/mesh/record_layer.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>

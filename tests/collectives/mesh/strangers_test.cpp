@@ -11,7 +11,7 @@
 #include <future>
 
 #include "collectives/checks.h"
-#include "collectives/mesh/local_acceptor.h"
+#include "collectives/mesh/local_rendezvous.h"
 #include "net/packet_socket.h"
 
 using namespace hvd;

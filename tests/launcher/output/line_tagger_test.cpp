@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/log/json_record.h"
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/output/output.h"

@@ -15,7 +15,7 @@
 #include "conformance/op_conformance.h"
 #include "horovod/plugin_framework.h"
 #include "ops/nccl/channel.h"
-#include "plugin/library.h"
+#include "plugin/catalogue.h"
 
 extern "C" {
 const hvd_plugin* hvd_builtin_controller_tcp(void);

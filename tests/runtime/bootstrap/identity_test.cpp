@@ -6,7 +6,7 @@
 #include "horovod/version.h"
 #include "runtime/bootstrap/backend_agreement.h"
 #include "runtime/bootstrap/foreign_launcher.h"
-#include "runtime/progress/spin_budget.h"
+#include "runtime/progress/progress.h"
 
 using namespace hvd::runtime;
 using hvd::Deadline;

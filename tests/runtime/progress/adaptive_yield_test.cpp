@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "runtime/progress/spin_budget.h"
+#include "runtime/progress/progress.h"
 
 using hvd::Clock;
 using hvd::runtime::AdaptiveYield;

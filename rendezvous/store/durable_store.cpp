@@ -1,4 +1,4 @@
-#include "rendezvous/store/records.h"
+#include "rendezvous/store/durable_store.h"
 
 #include "base/wire/value_bytes.h"
 
