@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <optional>
 #include <span>
 
 #include "base/dtype.h"
@@ -12,53 +11,11 @@
 namespace hvd::ops::ccl {
 namespace {
 
-std::optional<int> type_of(int32_t dtype) {
-  switch (dtype) {
-    case HVD_BOOL:
-    case HVD_UINT8:
-      return abi::kUint8;
-    case HVD_INT8:
-      return abi::kInt8;
-    case HVD_UINT16:
-      return abi::kUint16;
-    case HVD_INT16:
-      return abi::kInt16;
-    case HVD_UINT32:
-      return abi::kUint32;
-    case HVD_INT32:
-      return abi::kInt32;
-    case HVD_UINT64:
-      return abi::kUint64;
-    case HVD_INT64:
-      return abi::kInt64;
-    case HVD_FLOAT16:
-      return abi::kFloat16;
-    case HVD_BFLOAT16:
-      return abi::kBfloat16;
-    case HVD_FLOAT32:
-      return abi::kFloat32;
-    case HVD_FLOAT64:
-      return abi::kFloat64;
-    default:
-      return std::nullopt;
-  }
-}
-
-// A bool is 0 or 1: "any" is the maximum, "all" the minimum.
-std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
-  switch (reduce_op) {
-    case HVD_SUM:
-      return is_bool ? abi::kMax : abi::kSum;
-    case HVD_PRODUCT:
-      return is_bool ? abi::kMin : abi::kProduct;
-    case HVD_MIN:
-      return abi::kMin;
-    case HVD_MAX:
-      return abi::kMax;
-    default:
-      return std::nullopt;
-  }
-}
+// oneCCL's types by hvd_dtype, and its reductions by hvd_reduce_op; -1: it has none.
+constexpr int kTypes[] = {abi::kUint8,    abi::kInt8,    abi::kUint16,  abi::kInt16,   abi::kInt32,
+                          abi::kInt64,    abi::kFloat16, abi::kFloat32, abi::kFloat64, abi::kUint8,
+                          abi::kBfloat16, abi::kUint32,  abi::kUint64};
+constexpr int kReductions[] = {-1, abi::kSum, -1, abi::kMin, abi::kMax, abi::kProduct};
 
 std::vector<size_t> in_bytes(const std::vector<int64_t>& counts, size_t width) {
   std::vector<size_t> bytes;
@@ -150,8 +107,8 @@ Status CclBatch::reduce() {
   }
   if (count == 0) return {};
   add(new abi::Event(
-      api_.all_reduce.function(from, to, count, *type_of(sum_dtype(batch_)),
-                               *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL),
+      api_.all_reduce.function(from, to, count, kTypes[sum_dtype(batch_)],
+                               kReductions[reduction_of_numbers(batch_.dtype, batch_.reduce_op)],
                                communicator(), *api_.all_reduce.defaults, none_)));
   return {};
 }
@@ -170,8 +127,8 @@ Status CclBatch::reducescatter() {
   }
   pack_scatter(batch_, members_.size, from);
   if (count == 0) return {};
-  const int type = *type_of(sum_dtype(batch_));
-  const int operation = *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL);
+  const int type = kTypes[sum_dtype(batch_)];
+  const int operation = kReductions[reduction_of_numbers(batch_.dtype, batch_.reduce_op)];
   add(scatters_ ? new abi::Event(api_.reduce_scatter.function(from, to, own, type, operation,
                                                               communicator(),
                                                               *api_.reduce_scatter.defaults, none_))

@@ -87,4 +87,12 @@ bool is_direct(const hvd_batch& batch);
 // Returns true for a batch in HVD_CPU memory whose reduction is defined for its type.
 bool is_known(const hvd_batch& batch);
 
+// Returns the reduction for a library without a type for bools. A bool is 0 or 1: "any" is the maximum, "all" the
+// minimum.
+inline int32_t reduction_of_numbers(int32_t dtype, int32_t reduce_op) {
+  if (dtype == HVD_BOOL && reduce_op == HVD_SUM) return HVD_MAX;
+  if (dtype == HVD_BOOL && reduce_op == HVD_PRODUCT) return HVD_MIN;
+  return reduce_op;
+}
+
 }  // namespace hvd::ops

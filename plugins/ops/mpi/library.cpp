@@ -153,10 +153,7 @@ MPI_Op Reductions::operation(int32_t dtype, int32_t reduce_op) const {
   for (const OwnOperation& own : kOwn) {
     if (own.dtype == dtype && own.op == reduce_op) return own_[dtype][reduce_op];
   }
-  // A bool is 0 or 1: "any" is the maximum, "all" the minimum.
-  if (dtype == HVD_BOOL && reduce_op == HVD_SUM) return plain_[HVD_MAX];
-  if (dtype == HVD_BOOL && reduce_op == HVD_PRODUCT) return plain_[HVD_MIN];
-  return plain_[reduce_op];
+  return plain_[reduction_of_numbers(dtype, reduce_op)];
 }
 
 }  // namespace hvd::ops::mpi

@@ -5,52 +5,31 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "ops/common/batch_memory.h"
 
 namespace hvd::ops::nccl {
 namespace {
 
-std::optional<int> type_of(int32_t dtype) {
-  switch (dtype) {
-    case HVD_UINT8:
-    case HVD_BOOL:
-      return abi::kUint8;
-    case HVD_INT8:
-      return abi::kInt8;
-    case HVD_INT32:
-      return abi::kInt32;
-    case HVD_UINT32:
-      return abi::kUint32;
-    case HVD_INT64:
-      return abi::kInt64;
-    case HVD_UINT64:
-      return abi::kUint64;
-    case HVD_FLOAT16:
-      return abi::kFloat16;
-    case HVD_FLOAT32:
-      return abi::kFloat32;
-    case HVD_FLOAT64:
-      return abi::kFloat64;
-    case HVD_BFLOAT16:
-      return abi::kBfloat16;
-    default:
-      return std::nullopt;
-  }
-}
+// NCCL's types by hvd_dtype, and its reductions by hvd_reduce_op; -1: it has none.
+constexpr int kTypes[] = {abi::kUint8,
+                          abi::kInt8,
+                          -1,
+                          -1,
+                          abi::kInt32,
+                          abi::kInt64,
+                          abi::kFloat16,
+                          abi::kFloat32,
+                          abi::kFloat64,
+                          abi::kUint8,
+                          abi::kBfloat16,
+                          abi::kUint32,
+                          abi::kUint64};
+constexpr int kReductions[] = {-1, abi::kSum, -1, abi::kMin, abi::kMax, abi::kProduct};
 
-std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
-  switch (reduce_op) {
-    // A bool is 0 or 1: "any" is the maximum, "all" the minimum.
-    case HVD_SUM:
-      return is_bool ? abi::kMax : abi::kSum;
-    case HVD_PRODUCT:
-      return is_bool ? abi::kMin : abi::kProduct;
-    case HVD_MIN:
-      return abi::kMin;
-    case HVD_MAX:
-      return abi::kMax;
-    default:
-      return std::nullopt;
-  }
+// Returns the entry; -1 for an unknown number.
+template <size_t Size>
+int entry(const int (&table)[Size], int32_t number) {
+  return number >= 0 && number < static_cast<int32_t>(Size) ? table[number] : -1;
 }
 
 bool is_floating(int type) { return type >= abi::kFloat16; }
@@ -102,26 +81,26 @@ void put(T value, void* to) {
 
 std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors) {
   const bool is_bool = batch.dtype == HVD_BOOL;
-  const auto type = type_of(batch.dtype);
-  const auto operation = operation_of(batch.reduce_op, is_bool);
-  if (!type || !operation) return std::nullopt;
+  const int type = entry(kTypes, batch.dtype);
+  const int operation = entry(kReductions, reduction_of_numbers(batch.dtype, batch.reduce_op));
+  if (type < 0 || operation < 0) return std::nullopt;
   const bool is_extreme = batch.reduce_op == HVD_MIN || batch.reduce_op == HVD_MAX;
   // NCCL's minima and maxima ignore a NaN.
-  if (is_extreme && is_floating(*type)) return std::nullopt;
-  NcclReduction reduction{*type, *operation};
+  if (is_extreme && is_floating(type)) return std::nullopt;
+  NcclReduction reduction{type, operation};
   if (is_bool || (batch.prescale == 1 && batch.postscale == 1)) return reduction;
   if (batch.reduce_op != HVD_SUM) return std::nullopt;
   const double factor = batch.prescale * batch.postscale;
-  const bool is_exact = *type != abi::kBfloat16 || to_bfloat(factor) == factor;
+  const bool is_exact = type != abi::kBfloat16 || to_bfloat(factor) == factor;
   if (batch.prescale == 1 && batch.postscale == 1.0 / size && (is_exact || !has_factors)) {
     // NCCL's sum has the type of the inputs, and wraps around.
-    const bool is_narrow = !is_floating(*type) && *type != abi::kInt64 && *type != abi::kUint64;
+    const bool is_narrow = !is_floating(type) && type != abi::kInt64 && type != abi::kUint64;
     if (is_narrow && size > 1) return std::nullopt;
     reduction.operation = abi::kAverage;
     return reduction;
   }
-  if (!has_factors || !is_floating(*type)) return std::nullopt;
-  if (*type == abi::kFloat16) {
+  if (!has_factors || !is_floating(type)) return std::nullopt;
+  if (type == abi::kFloat16) {
     use_half_factors(batch, size, &reduction);
   } else if (is_exact) {
     reduction.factor = factor;
