@@ -1,5 +1,4 @@
-#include "kernels.h"
-
+// The kernels of all operations.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>

@@ -5,7 +5,6 @@
 
 #include "base/mutex.h"
 #include "horovod/types.h"
-#include "kernels.h"
 
 namespace hvd::tensorflow {
 namespace {

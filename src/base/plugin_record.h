@@ -5,6 +5,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/status.h"
@@ -56,6 +60,21 @@ Field field_of(const Record& record, Field Record::*field) {
   const auto* const end = reinterpret_cast<const char*>(&(record.*field) + 1);
   return end <= reinterpret_cast<const char*>(&record) + record.struct_size ? record.*field
                                                                             : Field{};
+}
+
+// Exchanges records through the job's store, and returns the status of store_exchange. `wanted`: the parties whose
+// records are stored in `records`; empty: all. Record: std::string or Bytes.
+template <typename Record>
+int exchange_records(const hvd_plugin_host& host, const std::string& name, int32_t index,
+                     int32_t count, std::string_view record, std::span<const int32_t> wanted,
+                     double seconds, std::vector<Record>* records) {
+  const auto take = [](void* to, const void* bytes, size_t size) {
+    const auto* const first = static_cast<const typename Record::value_type*>(bytes);
+    static_cast<std::vector<Record>*>(to)->emplace_back(first, first + size);
+  };
+  return host.store_exchange(host.host, name.c_str(), index, count, record.data(), record.size(),
+                             wanted.data(), static_cast<int32_t>(wanted.size()), seconds, take,
+                             records);
 }
 
 }  // namespace hvd

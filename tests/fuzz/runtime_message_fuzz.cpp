@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "fuzz/target.h"
-#include "runtime/stall/stall_message.h"
+#include "runtime/stall/stall_report.h"
 #include "runtime/wire/message.h"
 
 namespace {

@@ -46,14 +46,8 @@ class HostStore final : public collectives::KeyValueStore {
       return KeyValueStore::exchange(name, party, count, record, wanted, deadline);
     }
     std::vector<Bytes> records;
-    const auto take = [](void* argument, const void* bytes, size_t size) {
-      const auto* first = static_cast<const std::byte*>(bytes);
-      static_cast<std::vector<Bytes>*>(argument)->emplace_back(first, first + size);
-    };
-    const std::string key(name);
-    const int code = host_.store_exchange(
-        host_.host, key.c_str(), party, count, record.data(), record.size(), wanted.data(),
-        static_cast<int32_t>(wanted.size()), deadline.seconds_left(), take, &records);
+    const int code = exchange_records(host_, std::string(name), party, count, as_text(record),
+                                      wanted, deadline.seconds_left(), &records);
     HVD_RETURN_IF_ERROR(outcome(code, "exchange", name));
     return records;
   }

@@ -1,5 +1,7 @@
 #include "ops/common/rounds.h"
 
+#include "base/plugin_record.h"
+
 namespace hvd::ops {
 namespace {
 
@@ -15,14 +17,8 @@ Result<std::vector<std::string>> Rounds::exchange(const char* name, const Status
   }
   const std::string sent = own.ok() ? kGood + record : "-" + own.message();
   std::vector<std::string> records;
-  const int code = host_.store_exchange(
-      host_.host, name, config_.rank, config_.size, sent.data(), sent.size(), nullptr, 0,
-      start_seconds(host_),
-      [](void* to, const void* bytes, size_t size) {
-        static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
-                                                                 size);
-      },
-      &records);
+  const int code = exchange_records(host_, name, config_.rank, config_.size, sent, {},
+                                    start_seconds(host_), &records);
   if (!own.ok()) return own;
   if (code != HVD_OK || records.size() != static_cast<size_t>(config_.size)) {
     return Status(code == HVD_OK ? Code::kInternal : static_cast<Code>(code),

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/plugin_record.h"
 #include "base/text.h"
 #include "ops/common/library_thread.h"
 #include "ops/gloo/addresses.h"
@@ -159,17 +160,11 @@ Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
   mesh->links().setTimeout(timeout);
   if (size == 1) return std::shared_ptr<::gloo::Context>(std::move(mesh));
   const std::string offered = offer_addresses(*mesh);
-  std::vector<int32_t> all(static_cast<size_t>(size));
+  std::vector<int32_t> all(static_cast<size_t>(is_everyone ? 0 : size));
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> records;
-  const int code = host.store_exchange(
-      host.host, name.c_str(), index, size, offered.data(), offered.size(), all.data(),
-      is_everyone ? 0 : size, timeout_seconds,
-      [](void* to, const void* bytes, size_t count) {
-        static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
-                                                                 count);
-      },
-      &records);
+  const int code =
+      exchange_records(host, name, index, size, offered, all, timeout_seconds, &records);
   if (code != HVD_OK || records.size() != static_cast<size_t>(size)) {
     return Status(code == HVD_OK ? Code::kInternal : static_cast<Code>(code),
                   cat("Gloo: not all members of a process set have come within ", timeout_seconds,

@@ -10,6 +10,7 @@
 #include "base/machine_identity.h"
 #include "base/mutex.h"
 #include "base/operations/op_traits.h"
+#include "base/plugin_record.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "ops/nccl/device_record.h"
@@ -296,26 +297,22 @@ Status NcclThread::compare_members(const NcclSet& set, const Status& own,
   }
   if (place.size == 1) return compare_devices({record}, set.members);
   const std::string text = record.text();
-  std::vector<DeviceRecord> found;
+  std::vector<std::string> found;
   int code = HVD_DEADLINE_EXCEEDED;
   while (code == HVD_DEADLINE_EXCEEDED && deadline.seconds_left() > 0) {
     if (!pause(kPause)) return aborted("NCCL was given up");
     found.clear();
-    code = plan_.host.store_exchange(
-        plan_.host.host, cat(set.name, "/devices").c_str(), place.index, place.size, text.data(),
-        text.size(), set.indexes.data(), place.size, std::min(kIdSlice, deadline.seconds_left()),
-        [](void* to, const void* bytes, size_t size) {
-          static_cast<std::vector<DeviceRecord>*>(to)->push_back(
-              DeviceRecord::parse({static_cast<const char*>(bytes), size}));
-        },
-        &found);
+    code = exchange_records(plan_.host, cat(set.name, "/devices"), place.index, place.size, text,
+                            set.indexes, std::min(kIdSlice, deadline.seconds_left()), &found);
   }
   if (code == HVD_DEADLINE_EXCEEDED) return late();
   if (code != HVD_OK || found.size() != set.members.size()) {
     return Status(code == HVD_OK ? Code::kInternal : static_cast<Code>(code),
                   "the ranks cannot exchange their GPUs through the job's store");
   }
-  return compare_devices(found, set.members);
+  std::vector<DeviceRecord> records;
+  for (const std::string& one : found) records.push_back(DeviceRecord::parse(one));
+  return compare_devices(records, set.members);
 }
 
 Status NcclThread::open(const std::shared_ptr<NcclSet>& set) {

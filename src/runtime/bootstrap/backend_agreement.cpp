@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "base/plugin_record.h"
 #include "base/text.h"
 #include "collectives/mesh/key_value_store.h"
 #include "runtime/wire/request.h"
@@ -175,15 +176,8 @@ Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
   const std::string sent = own.ok() ? kChosen + own.value() : kInTrouble + own.error().message();
   const auto exchange = [&](const std::vector<int32_t>& wanted, double seconds) {
     std::vector<std::string> records;
-    const hvd_plugin_host& vtable = *host.vtable();
-    const int code = vtable.store_exchange(
-        vtable.host, kBackendsName, identity.rank, identity.size, sent.data(), sent.size(),
-        wanted.data(), static_cast<int32_t>(wanted.size()), seconds,
-        [](void* to, const void* bytes, size_t size) {
-          static_cast<std::vector<std::string>*>(to)->emplace_back(static_cast<const char*>(bytes),
-                                                                   size);
-        },
-        &records);
+    const int code = exchange_records(*host.vtable(), kBackendsName, identity.rank, identity.size,
+                                      sent, wanted, seconds, &records);
     return std::pair(static_cast<Code>(code), std::move(records));
   };
   if (!own.ok()) {

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/stall/stall_message.h"
+#include "runtime/stall/stall_report.h"
 
 using namespace hvd::runtime;
 using hvd::ByteWriter;
