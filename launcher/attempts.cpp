@@ -15,7 +15,7 @@
 #include "launcher/job/job.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/plan/spares.h"
+#include "launcher/plan/slot_plan.h"
 #include "launcher/reach/first_hosts.h"
 #include "net/asio.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "launcher/output/launch_events.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

@@ -5,7 +5,7 @@
 #include "launcher/job/job.h"
 #include "launcher/output/output_folder.h"
 #include "launcher/output/report.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {

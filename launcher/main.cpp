@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +19,6 @@
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/state/detached_run.h"
-#include "launcher/state/ending_script.h"
 #include "launcher/state/record_writer.h"
 #include "net/asio.h"
 

@@ -20,7 +20,6 @@
 #include "launcher/agent/agent.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/host/leftovers.h"
-#include "launcher/agent/link/cipher.h"
 #include "launcher/agent/link/join.h"
 #include "launcher/agent/link/link.h"
 #include "launcher/agent/link/reattachment.h"

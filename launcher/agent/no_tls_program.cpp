@@ -4,7 +4,7 @@
 #include <climits>
 
 #include "base/text.h"
-#include "launcher/agent/link/cipher.h"
+#include "launcher/agent/link/link.h"
 
 namespace hvd::launcher {
 

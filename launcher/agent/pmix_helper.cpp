@@ -14,6 +14,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/files/whole_io.h"
 #include "base/text.h"
 #include "launcher/agent/host/leftovers.h"
 #include "launcher/agent/host/process_tree.h"
@@ -273,13 +274,7 @@ void PmixHelper::fail(const std::string& why) {
 // Returns the part of a sentence that explains the helper's end. The PMIx library may have printed other lines.
 std::string PmixHelper::last_words() const {
   std::string errors;
-  char buffer[4096];
-  for (;;) {
-    const ssize_t size = ::read(process_.output[1].get(), buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) break;
-    errors.append(buffer, static_cast<size_t>(size));
-  }
+  read_all(process_.output[1].get(), errors);
   constexpr std::string_view kBegin = "horovod-pmix: ";
   const size_t begin = errors.rfind(kBegin);
   if (begin == std::string::npos) return "has ended";

@@ -1,4 +1,4 @@
-#include "launcher/agent/link/cipher.h"
+#include "launcher/agent/link/link.h"
 #include "net/tls/tls_session.h"
 
 namespace hvd::launcher {

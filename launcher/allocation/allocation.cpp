@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/names/name_ranges.h"
 #include "base/text.h"
-#include "launcher/plan/hostfile.h"
+#include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {
 namespace {

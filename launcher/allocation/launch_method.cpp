@@ -9,7 +9,6 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "launcher/plan/launch_settings.h"
 #include "net/asio.h"
 #include "net/interfaces.h"
 #include "net/socket_address.h"

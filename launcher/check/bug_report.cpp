@@ -4,7 +4,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <optional>
 #include <vector>
 
 #include "base/check.h"

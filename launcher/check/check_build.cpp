@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "base/text.h"
-#include "launcher/check/format.h"
 #include "launcher/check/interpreter.h"
 #include "launcher/check/probes.h"
 #include "launcher/check/remedy.h"

@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/files/whole_io.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/allocation/host_choice.h"
-#include "launcher/check/format.h"
 #include "launcher/job/job.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
@@ -66,13 +66,7 @@ class HostCheckProcess {
   HostCheck answer() {
     if (!why_not_.ok()) return {host_, why_not_};
     std::string text;
-    char buffer[65536];
-    for (;;) {
-      const ssize_t size = ::read(reading_.get(), buffer, sizeof buffer);
-      if (size < 0 && errno == EINTR) continue;
-      if (size <= 0) break;
-      text.append(buffer, static_cast<size_t>(size));
-    }
+    read_all(reading_.get(), text);
     while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
     }
     return {host_, check_from_job(host_, text)};

@@ -6,7 +6,7 @@
 
 #include "launcher/check/check_build.h"
 #include "launcher/check/format.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

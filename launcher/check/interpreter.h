@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

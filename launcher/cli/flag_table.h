@@ -2,7 +2,6 @@
 // launchers, each with an answer. `options` parses with this table; `manual` prints it. Pure.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

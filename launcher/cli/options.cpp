@@ -4,18 +4,15 @@
 #include <optional>
 
 #include "base/check.h"
-#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/flag_table.h"
-#include "launcher/cli/unknown_command.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/metrics_port.h"
 #include "launcher/plan/hosts.h"
-#include "launcher/plan/placeholders.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/text_file.h"
 #include "launcher/state/job_record.h"

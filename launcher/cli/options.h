@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

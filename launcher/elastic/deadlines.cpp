@@ -1,11 +1,10 @@
 #include "launcher/elastic/deadlines.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/elastic/process_counts.h"
+#include "launcher/elastic/capacity.h"
 
 namespace hvd::launcher {
 namespace {

@@ -10,19 +10,100 @@
 
 #include "base/clock.h"
 #include "launcher/elastic/capacity.h"
-#include "launcher/elastic/change_notice.h"
 #include "launcher/elastic/deadlines.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/job_history.h"
-#include "launcher/elastic/job_stage.h"
-#include "launcher/elastic/joining_plan.h"
-#include "launcher/elastic/process_counts.h"
-#include "launcher/elastic/program_policy.h"
+#include "launcher/elastic/membership.h"
 #include "launcher/elastic/training_end.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/protocol/moves.h"
 #include "rendezvous/wire/generation.h"
 
 namespace hvd::launcher {
+
+// The announced changes of an elastic job's hosts. Ranks that receive a notice of a change request places in the next
+// generation at their next commit. ElasticCore owns this object and sends the notices. No I/O, no clock.
+class ChangeNotice {
+ public:
+  // Returns the announced changes: flags of rendezvous::HostUpdates.
+  int32_t updates() const { return updates_; }
+  // Sets the current HostUpdates flags. Returns true if the flags have changed: the ranks need another notice.
+  bool set(int32_t updates, Clock::time_point now);
+  // Call when a generation begins: its ranks have received no notice.
+  void clear() { *this = {}; }
+  // Returns, once a minute, a sentence about the ranks or hosts that the next generation waits for.
+  std::optional<std::string> reminder(Clock::time_point now);
+  // Returns when reminder() will return a sentence again.
+  Clock::time_point next() const { return reminder_.next(); }
+  // Returns the cause of the change for a sentence, in the past tense.
+  std::string cause() const;
+
+ private:
+  int32_t updates_ = rendezvous::kHostsUnchanged;
+  Clock::time_point since_{};
+  Reminder reminder_;
+};
+
+// The policy for changes of a program's ranks: an interface with two implementations. With ElasticRun, the processes
+// stay and request their next places. With RestartProgram, all processes end, and the program starts again. Class
+// Generations chooses one of these policies for each event.
+struct ProcessFailure {
+  int process = 0;
+  int exit_code = 0;
+  std::string sentence;  // describes how the process ended
+  // The line with the name of the exception that ended the process, or empty.
+  std::string exception = "";
+};
+
+class ProgramPolicy {
+ public:
+  using Time = Clock::time_point;
+  virtual ~ProgramPolicy() = default;
+
+  // Call when a process has failed. The cause may be another failure, of which a report comes later.
+  virtual void failed(const ProcessFailure& failure, Time now) = 0;
+  // Call when a rank failed at `since`, and the cause is the rank itself, as far as the launcher knows.
+  virtual void settle(const ProcessFailure& failure, Time since, Time now) = 0;
+  // Call when a host with ranks is lost. `consequence`: the sentence with the consequence for the host.
+  virtual void host_lost(const std::string& sentence, const std::string& consequence, Time now) = 0;
+  // Starts, ends and notifies processes as the current hosts and processes require. Returns whether a generation has
+  // begun.
+  virtual bool decide(Time now) = 0;
+
+  // Returns the clause "when WHOSE next commit", for a sentence to the user.
+  virtual std::string when_they_leave(const std::string& whose, Time now) const = 0;
+  // Returns "when the new ones have started".
+  virtual std::string when_they_come() const = 0;
+  // Returns "its ranks have N s for their next commit", for a host that ends after this time.
+  virtual std::string until_host_ends(int64_t seconds) const = 0;
+};
+
+// The stages of an elastic job in one launch. ElasticCore holds the current stage.
+//
+//   kUnknown ──┬─> kAssumed ──┬─> kAsking ──> kElastic
+//              └──────────────┘
+//   kAssumed, kAsking, kElastic ──> kFinishing
+//   kAssumed, kAsking, kElastic, kFinishing ──> kOver
+enum class JobStage {
+  kUnknown,    // the launch has not begun
+  kAssumed,    // no process has requested a place: the ranks are those with which the launch began
+  kAsking,     // processes request their places; no rank has entered hvd.elastic.run
+  kElastic,    // a rank has entered hvd.elastic.run
+  kFinishing,  // a rank has ended with exit code 0: no further generation begins
+  kOver,       // the job ends, or starts again
+};
+
+inline bool may_follow(JobStage stage, JobStage next) {
+  using enum JobStage;
+  static constexpr Move<JobStage> kMoves[] = {
+      {{kUnknown}, kAssumed},
+      {{kUnknown, kAssumed}, kAsking},
+      {{kAsking}, kElastic},
+      {{kAssumed, kAsking, kElastic}, kFinishing},
+      {{kAssumed, kAsking, kElastic, kFinishing}, kOver},
+  };
+  return is_legal(kMoves, stage, next);
+}
 
 // The orders of class Generations. ElasticJob executes these orders.
 class GenerationActions {

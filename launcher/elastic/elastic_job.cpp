@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <set>
 
 #include "base/log/log.h"
@@ -176,8 +175,7 @@ bool ElasticJob::gives_up(HostRun& host) {
   const auto now = Clock::now();
   if (!generations_.can_spare(silent)) {
     const double wait = silence_limits(settings_, false).host_timeout_seconds;
-    gives_up_from_ =
-        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait));
+    gives_up_from_ = now + duration_of(wait);
     return false;
   }
   return now >= gives_up_from_;

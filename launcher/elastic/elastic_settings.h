@@ -1,7 +1,6 @@
 // Reads the settings of an elastic job, whose hosts may join and leave, and checks their consistency. Pure.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "launcher/allocation/host_cooldown.h"
 #include "launcher/allocation/host_pool.h"
 #include "launcher/plan/launch_settings.h"
 
@@ -70,9 +68,5 @@ struct GenerationLimits {
   bool finds_hosts() const { return hosts != HostSource::kNamed; }
   bool hosts_join() const { return hosts == HostSource::kJoining; }
 };
-
-inline Clock::duration duration_of(double seconds) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 }  // namespace hvd::launcher

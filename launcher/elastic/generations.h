@@ -1,5 +1,5 @@
 // Decides the generations of an elastic job: which processes are its ranks, when the next generation begins, which
-// hosts are started and ended, and when the job cannot continue. The policy of the program (program_policy.h) decides
+// hosts are started and ended, and when the job cannot continue. The policy of the program (ProgramPolicy) decides
 // how the ranks change. No I/O, no clock, no thread: each event carries its time, and the owner calls on_time() at
 // next_time(). ElasticJob owns this object.
 //
@@ -14,7 +14,7 @@
 //
 // Invariants: consider() repeats until nothing more can begin; then the owner has to wait only for next_time(). A
 // generation begins when all awaited processes have requested a place. A lost host is used again only when its old
-// ranks have ended, or can no longer run. After kOver (job_stage.h) the only orders are ends.
+// ranks have ended, or can no longer run. After kOver (elastic_core.h) the only orders are ends.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,11 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/elastic/elastic_core.h"
-#include "launcher/elastic/elastic_run.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/job_history.h"
 #include "launcher/elastic/next_generation.h"
+#include "launcher/elastic/program_policies.h"
 #include "launcher/elastic/rank_changes.h"
-#include "launcher/elastic/restart_program.h"
 #include "launcher/hosts/host_run.h"
 #include "launcher/plan/hosts.h"
 #include "rendezvous/wire/generation.h"

@@ -22,8 +22,7 @@ bool ResetHistory::may_reset(const std::optional<ResetLimit>& limit, Clock::time
     return true;
   }
   if (limit->seconds) {
-    const auto first = now - std::chrono::duration_cast<Clock::duration>(
-                                 std::chrono::duration<double>(*limit->seconds));
+    const auto first = now - duration_of(*limit->seconds);
     std::erase_if(resets_, [&](const Reset& reset) { return reset.time < first; });
   }
   return std::ssize(resets_) < limit->resets;

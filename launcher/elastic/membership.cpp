@@ -1,10 +1,8 @@
 #include "launcher/elastic/membership.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "base/check.h"
 
@@ -134,6 +132,44 @@ Generation generation_of(const MembershipChange& change, const HostPlans& hosts)
   return generation;
 }
 
+// Changes a plan in which all ranks with the state would leave: one of them stays until other ranks have the state, and
+// all leaving ranks wait for these ranks.
+MembershipPlan hand_over(MembershipChange change) {
+  int slots = 0;
+  for (const UsableHost& host : change.usable) slots += host.host.slots;
+  if (slots < change.min || slots == 0) return TooFew{slots, change.min};
+  const Member holder = *std::find_if(
+      change.previous.members.begin(), change.previous.members.end(),
+      [&](const Member& member) { return change.leaving.contains(member.incarnation); });
+  change.leaving.erase(holder.incarnation);
+  const auto place =
+      std::find_if(change.usable.begin(), change.usable.end(),
+                   [&](const UsableHost& usable) { return usable.host.name == holder.host; });
+  if (place != change.usable.end())
+    ++place->host.slots;
+  else
+    change.usable.push_back({.host = {holder.host, "", 1}});
+  if (change.max) change.max = std::max(*change.max, 2);
+  return plan_membership(change);
+}
+
+// Returns the host with the number of its slots that have processes, and the processes that have no state yet.
+UsableHost usable_host(const HostTable& hosts, const Host& host,
+                       const std::function<bool(const RankRun& process)>& takes) {
+  UsableHost usable{.host = host};
+  int count = 0;
+  for (const RankRun& process : hosts.ranks()) {
+    if (process.host().name() != host.name || process.host().is_leaving()) continue;
+    if (process.place().is_removed || !takes(process)) continue;
+    ++count;
+    if (!process.is_member() || !process.has_met()) {
+      usable.started.push_back({process.slot().local_rank, process.number()});
+    }
+  }
+  usable.host.slots = std::min(host.slots, count);
+  return usable;
+}
+
 }  // namespace
 
 bool Generation::has_new() const { return std::ranges::any_of(members, &Member::is_new); }
@@ -151,6 +187,117 @@ MembershipPlan plan_membership(const MembershipChange& change) {
   if (had_members && hosts.front().survivors.empty()) return NoSurvivor{};
   share_slots(hosts, std::min(slots, change.max.value_or(slots)));
   return generation_of(change, hosts);
+}
+
+MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Generation>& current,
+                               const HostPool& pool, const GenerationRules& rules,
+                               const std::function<bool(const RankRun& process)>& takes) {
+  MembershipChange change;
+  change.min = rules.least;
+  change.max = rules.most;
+  change.number = rules.number;
+  if (current) change.previous = *current;
+  // Members of a generation whose ranks have never met have no state.
+  std::erase_if(change.previous.members, [&hosts](const Member& member) {
+    const RankRun& process = hosts.rank(member.incarnation);
+    return !process.is_gone() && !process.has_met();
+  });
+  for (const Member& member : change.previous.members) {
+    const RankRun& process = hosts.rank(member.incarnation);
+    if (process.is_gone())
+      change.ended.insert(process.number());
+    else if (process.place().is_removed || process.host().is_leaving())
+      change.leaving.insert(process.number());
+  }
+  for (const Host& host : pool.offered()) {
+    UsableHost usable = usable_host(hosts, host, takes);
+    if (usable.host.slots > 0) change.usable.push_back(std::move(usable));
+  }
+  const bool all_leave = !change.leaving.empty() &&
+                         std::all_of(change.previous.members.begin(), change.previous.members.end(),
+                                     [&](const Member& member) {
+                                       return change.ended.contains(member.incarnation) ||
+                                              change.leaving.contains(member.incarnation);
+                                     });
+  return all_leave ? hand_over(std::move(change)) : plan_membership(change);
+}
+
+rendezvous::Generation record_of(const Generation& generation) {
+  rendezvous::Generation record;
+  record.number = generation.number;
+  for (const Member& member : generation.members) {
+    record.members.push_back({member.incarnation, member.is_new, member.host});
+  }
+  return record;
+}
+
+std::map<int, rendezvous::PlaceAnswer> answers_by_process(const Generation& generation) {
+  std::map<int, rendezvous::PlaceAnswer> answers;
+  int rank = 0;
+  for (const rendezvous::PlaceAnswer& answer : answers_of(record_of(generation))) {
+    answers.emplace(generation.members[rank++].incarnation, answer);
+  }
+  return answers;
+}
+
+bool JoiningPlan::is_prepared() const {
+  return generation_ && std::ranges::all_of(generation_->members, [this](const Member& one) {
+           const RankRun& process = hosts_.rank(one.incarnation);
+           return process.is_member() || process.place_state() == PlaceState::kAsking;
+         });
+}
+
+std::set<int> JoiningPlan::newcomers() const {
+  std::set<int> processes;
+  if (!generation_) return processes;
+  for (const Member& member : generation_->members) {
+    const RankRun& process = hosts_.rank(member.incarnation);
+    if (!process.is_gone() && !process.is_member()) processes.insert(process.number());
+  }
+  return processes;
+}
+
+std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> JoiningPlan::answer_places(
+    Clock::time_point now) {
+  std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> answers;
+  if (!generation_) return answers;
+  for (auto& [number, answer] : answers_by_process(*generation_)) {
+    RankRun& process = hosts_.rank(number);
+    if (process.is_member() || process.place_state() != PlaceState::kAsking) continue;
+    PlaceRecord& place = process.place();
+    if (place.provisional || place.takes_any_place) continue;
+    process.to(PlaceState::kPreparing);
+    place.provisional = answer.place;
+    place.since = now;
+    answers.emplace_back(
+        &process, rendezvous::PlaceAnswer{
+                      .place = answer.place, .has_new_members = true, .is_provisional = true});
+  }
+  return answers;
+}
+
+std::optional<Generation> with_newcomers(MembershipPlan plan) {
+  auto* const generation = std::get_if<Generation>(&plan);
+  if (generation == nullptr || !generation->has_new()) return std::nullopt;
+  return std::move(*generation);
+}
+
+std::vector<RankRun*> misplaced(HostTable& hosts, const std::set<int>& processes,
+                                const Generation& generation) {
+  const std::map<int, rendezvous::PlaceAnswer> answers = answers_by_process(generation);
+  std::vector<RankRun*> found;
+  for (const int number : processes) {
+    RankRun& process = hosts.rank(number);
+    const PlaceRecord& record = process.place();
+    if (!record.provisional || record.takes_any_place) continue;
+    if (const auto answer = answers.find(number); answer != answers.end()) {
+      rendezvous::Place place = answer->second.place;
+      place.generation = record.provisional->generation;
+      if (place == *record.provisional) continue;
+    }
+    found.push_back(&process);
+  }
+  return found;
 }
 
 }  // namespace hvd::launcher

@@ -2,13 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/clock.h"
+#include "launcher/allocation/host_pool.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/hosts.h"
+#include "rendezvous/wire/generation.h"
 
 namespace hvd::launcher {
 
@@ -82,5 +89,52 @@ using MembershipPlan = std::variant<Generation, TooFew, NoSurvivor>;
 //   slot. If a host has fewer slots than before, its highest slots are dropped first.
 // - Rank 0 is a survivor. If slot 0 of the first host is free, the host's lowest survivor takes it.
 MembershipPlan plan_membership(const MembershipChange& change);
+
+// The next generation of an elastic job, computed from the participating processes and the usable hosts.
+struct GenerationRules {
+  int least = 1;
+  std::optional<int> most;
+  int32_t number = 0;  // the number of the next generation
+};
+
+// Plans the next generation. `current`: the current generation, or none. `takes`: returns whether the next generation
+// may include a process.
+MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Generation>& current,
+                               const HostPool& pool, const GenerationRules& rules,
+                               const std::function<bool(const RankRun& process)>& takes);
+
+rendezvous::Generation record_of(const Generation& generation);
+std::map<int, rendezvous::PlaceAnswer> answers_by_process(const Generation& generation);
+
+// The planned next generation, with processes that are ready to join it, while the ranks train. Each joining process
+// knows its place and prepares. The ranks are interrupted when all joining processes have requested again. The plan is
+// void when ranks or joining processes end or must leave. ElasticCore owns this object. No I/O, no clock.
+class JoiningPlan {
+ public:
+  explicit JoiningPlan(HostTable& hosts) : hosts_(hosts) {}
+
+  // Returns the planned generation; nullptr: no plan.
+  const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
+  // Returns whether all new processes of the plan have requested again, so that the generation may begin.
+  bool is_prepared() const;
+  // Returns the new processes of the plan that are alive but not ranks yet.
+  std::set<int> newcomers() const;
+  void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
+  void drop() { generation_.reset(); }
+  // Returns the provisional places for new processes without a place, and moves these processes to kPreparing.
+  std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
+
+ private:
+  HostTable& hosts_;
+  std::optional<Generation> generation_;
+};
+
+// Returns the generation of the plan if it has new processes; else nothing.
+std::optional<Generation> with_newcomers(MembershipPlan plan);
+
+// Returns the processes to which this generation gives no place, or another place than the place that hvd.init has
+// returned. A program can change its place only within hvd.elastic.run, so these processes must start again.
+std::vector<RankRun*> misplaced(HostTable& hosts, const std::set<int>& processes,
+                                const Generation& generation);
 
 }  // namespace hvd::launcher

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "launcher/elastic/deadlines.h"
 #include "launcher/elastic/elastic_core.h"
-#include "launcher/elastic/generation_plan.h"
 #include "launcher/elastic/membership.h"
 
 namespace hvd::launcher {

@@ -8,7 +8,6 @@
 
 #include "base/result.h"
 #include "launcher/elastic/elastic_core.h"
-#include "launcher/elastic/program_policy.h"
 
 namespace hvd::launcher {
 

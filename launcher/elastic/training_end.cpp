@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <vector>
-
-#include "base/text.h"
 
 namespace hvd::launcher {
 

@@ -55,7 +55,7 @@ std::string_view to_string(RankCause cause);
 // In an elastic job, each process also has a place in the generations:
 //
 //     planned ---> held ---> starting ---> asking <---> member      starting <---> member: while ranks are
-//        '----------------------^             ^                     assumed (launcher/elastic/job_stage.h)
+//        '----------------------^             ^                     assumed (launcher/elastic/elastic_core.h)
 //                                             '-------> preparing
 //
 // Each state may move to gone. A process in asking may ask again.

@@ -11,7 +11,7 @@
 #include "base/process/signals.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/output/rank_errors.h"
+#include "launcher/output/traceback.h"
 #include "launcher/plan/installation.h"
 
 namespace hvd::launcher {

@@ -6,11 +6,9 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/check.h"
 #include "base/limits/descriptor_limit.h"

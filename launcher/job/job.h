@@ -9,7 +9,7 @@
 
 #include "launcher/elastic/job_history.h"
 #include "launcher/output/launch_events.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/reach/staged_environment.h"
 

@@ -14,7 +14,9 @@
 #include <array>
 #include <cstdint>
 
+#include "base/check.h"
 #include "base/clock.h"
+#include "launcher/protocol/moves.h"
 
 namespace hvd::launcher {
 
@@ -29,7 +31,14 @@ enum class JobState : uint8_t {
 };
 
 // Returns whether the diagram has this move.
-bool may_move(JobState from, JobState to);
+inline bool may_move(JobState from, JobState to) {
+  using enum JobState;
+  static constexpr Move<JobState> kMoves[] = {
+      {{kPlan}, kReach}, {{kReach}, kHold},      {{kHold}, kStart},
+      {{kStart}, kRun},  {{kStart, kRun}, kEnd}, {{kPlan, kReach, kStart, kRun, kEnd}, kOver},
+  };
+  return is_legal(kMoves, from, to);
+}
 
 class JobPhase {
  public:
@@ -38,7 +47,11 @@ class JobPhase {
   // Returns when this phase began; the epoch if it has not begun.
   Clock::time_point began_at(JobState state) const { return began_[static_cast<size_t>(state)]; }
   // Makes a transition. Ends the process if the diagram lacks the transition.
-  void move(JobState to);
+  void move(JobState to) {
+    HVD_CHECK(may_move(now_, to));
+    now_ = to;
+    began_[static_cast<size_t>(to)] = Clock::now();
+  }
 
  private:
   JobState now_ = JobState::kPlan;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <functional>
-#include <set>
 
 #include "base/process/signals.h"
 #include "base/text.h"

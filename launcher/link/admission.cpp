@@ -1,12 +1,11 @@
 #include "launcher/link/admission.h"
 
-#include <optional>
 #include <utility>
 
 #include "base/log/log.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "launcher/protocol/framed.h"
+#include "launcher/protocol/record.h"
 #include "net/frame.h"
 #include "net/socket_address.h"
 

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "launcher/protocol/protocol.h"
-#include "launcher/spawn/duplex.h"
+#include "launcher/spawn/spawner.h"
 #include "net/asio.h"
 #include "net/tls/tls_front.h"
 

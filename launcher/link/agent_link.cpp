@@ -4,9 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
-#include <memory>
-#include <string>
-#include <utility>
 
 #include "base/log/log.h"
 #include "base/text.h"
@@ -37,9 +34,6 @@ class GivenUpHost : public AgentEvents {
   void on_report(const AgentReport& report) override {
     if (std::holds_alternative<Finished>(report)) on_end_();
   }
-  void on_output_end(int, OutputStream) override {}
-  void on_lost(const Status&) override {}
-  void on_store_connection(net::StreamSocket) override {}
 
  private:
   const Consumed consumed_;

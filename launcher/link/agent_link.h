@@ -36,18 +36,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/result.h"
-#include "launcher/link/agent_events.h"
 #include "launcher/link/frame_channel.h"
-#include "launcher/link/lease_pings.h"
 #include "launcher/link/rank_outputs.h"
 #include "launcher/link/store_streams.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/protocol.h"
-#include "launcher/spawn/duplex.h"
+#include "launcher/spawn/spawner.h"
 #include "net/asio.h"
 #include "net/notification.h"
 

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "launcher/protocol/host_job.h"
-#include "launcher/spawn/duplex.h"
+#include "launcher/spawn/spawner.h"
 #include "net/asio.h"
 #include "net/frame.h"
 #include "net/notification.h"
@@ -53,6 +55,52 @@ class FrameChannel {
   net::FrameParser parser_;
   const HostJob* job_ = nullptr;  // null: frames carry no job number
   bool is_closed_ = false;
+};
+
+// Renews an agent's lease by pings, and detects a silent agent by unanswered pings. Owns the timer and the count. Calls
+// the callbacks of AgentLink, which owns this object. Lives on the launcher's loop.
+class LeasePings {
+ public:
+  struct Callbacks {
+    // Sends the ping with this number.
+    std::function<void(uint64_t number)> send;
+    // Called at each ping while the agent does not answer, with the time since its last answer.
+    std::function<void(double seconds)> on_silence;
+    // Called when bytes arrive while a ping is unanswered.
+    std::function<void()> on_answer;
+  };
+  LeasePings(const net::asio::any_io_executor& executor, Callbacks callbacks)
+      : timer_(executor), callbacks_(std::move(callbacks)) {}
+
+  // Sends pings until stop(), often enough for a lease of `lease_seconds` (0: no lease). Returns an error if the
+  // agent does not answer the consecutive pings of `host_timeout_seconds`.
+  net::Task<Status> run(double host_timeout_seconds, double lease_seconds);
+  // Call when bytes have arrived from the agent.
+  void on_received();
+  // Returns whether a ping has no answer yet.
+  bool is_unanswered() const { return unanswered_ > 0; }
+  // Returns the time for which the oldest unanswered ping has waited.
+  double silence_seconds() const { return silence_seconds_; }
+  // Returns by how much the last ping was late, or the next ping is late, because this process was stopped or blocked,
+  // or its machine slept.
+  double standstill_seconds() const;
+  // Delays the next ping by this time.
+  void hold_back(Clock::duration time);
+  void stop();
+
+ private:
+  double late_seconds() const;
+
+  net::asio::steady_timer timer_;
+  const Callbacks callbacks_;
+  uint64_t sent_ = 0;
+  int unanswered_ = 0;
+  double silence_seconds_ = 0;
+  double next_seconds_ =
+      0;  // time of the next ping, by CLOCK_BOOTTIME, which also runs while the machine sleeps
+  double standstill_seconds_ = 0;  // how late the last ping was
+  std::optional<Clock::duration> held_back_;
+  bool is_stopped_ = false;
 };
 
 }  // namespace hvd::launcher

@@ -6,8 +6,8 @@
 #include "base/limits/descriptor_limit.h"
 #include "base/log/log.h"
 #include "base/text.h"
-#include "launcher/protocol/framed.h"
 #include "launcher/protocol/protocol.h"
+#include "launcher/protocol/record.h"
 #include "launcher/protocol/token_proof.h"
 
 namespace hvd::launcher {

@@ -15,7 +15,7 @@
 #include "base/secrets/secret.h"
 #include "launcher/link/admission.h"
 #include "launcher/plan/hosts.h"
-#include "launcher/plan/job_identity.h"
+#include "launcher/plan/worker_env.h"
 #include "launcher/spawn/spawner.h"
 #include "net/asio.h"
 #include "rendezvous/server/server.h"

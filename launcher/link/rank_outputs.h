@@ -8,13 +8,40 @@
 #include <optional>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
-#include "launcher/link/agent_events.h"
+#include "base/status.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/protocol.h"
+#include "net/asio.h"
 #include "net/frame.h"
 
 namespace hvd::launcher {
+
+// The events of one agent, which AgentLink receives. JobLaunch implements them; the base class ignores them, as for a
+// host without ranks. Called on the launcher's loop; must not block.
+class AgentEvents {
+ public:
+  virtual ~AgentEvents() = default;
+  // Receives output of a rank, in arbitrary pieces, which the receiver joins into lines. The link grants the agent
+  // more output of this rank only after a call of consumed(rank, stream, size).
+  virtual void on_output(int /*rank*/, OutputStream, ByteView /*bytes*/) {}
+  virtual void on_output_end(int /*rank*/, OutputStream) {}
+  // No report follows Finished. A failed start has no report, because start() returns the reason.
+  virtual void on_report(const AgentReport&) {}
+  // Called when the link broke before Finished: at most once, as the last event. In the states from handshake to
+  // prepared and from starting to failed, prepare(), loss(), hold() or start() of AgentLink returns the error instead.
+  virtual void on_lost(const Status& /*why*/) {}
+  // Called at most once a second while the agent does not answer a ping. `seconds`: time since its last answer.
+  virtual void on_silence(double /*seconds*/) {}
+  // Called when the agent has answered a ping.
+  virtual void on_answer() {}
+  // Called when the agent has ended its ranks, because this process was stopped and has sent nothing for `seconds`.
+  // on_lost follows.
+  virtual void on_standstill(double /*seconds*/) {}
+  // Called when a rank has opened a connection to the store. The callee takes ownership of the launcher's end.
+  virtual void on_store_connection(net::StreamSocket) {}
+};
 
 // The credit of one output stream, in bytes. A host has two streams per rank.
 constexpr uint32_t kOutputWindow = 256 << 10;

@@ -12,7 +12,6 @@
 #include "base/unique_fd.h"
 #include "launcher/allocation/host_choice.h"
 #include "launcher/mpirun/arguments.h"
-#include "launcher/mpirun/jsrun.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/environment_choice.h"
 #include "launcher/plan/inner_launcher.h"

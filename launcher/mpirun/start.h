@@ -1,7 +1,7 @@
 // --mpi and --jsrun: starts the ranks by mpirun or jsrun. The launcher's main calls this code.
 #pragma once
 
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {

@@ -1,11 +1,10 @@
 // Finds out whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Queries the
 // agents for counters that are cheap to read, and for the stacks of the ranks if no counter grows. rules/hang_rule.h
-// decides, rules/hang_report.h formats the sentence. Watches only ranks that never call hvd.init(): ranks that call it
-// report a stall themselves (src/runtime/stall).
+// decides and formats the sentence. Watches only ranks that never call hvd.init(): ranks that call it report a stall
+// themselves (src/runtime/stall).
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,7 +14,6 @@
 #include "base/process/signals.h"
 #include "base/text.h"
 #include "launcher/observe/parts.h"
-#include "launcher/observe/rules/hang_report.h"
 #include "launcher/observe/rules/hang_rule.h"
 #include "launcher/output/report.h"
 
@@ -77,10 +75,7 @@ void HangWatch::on(const JobEvent& event) {
   }
 }
 
-void HangWatch::look_later() {
-  next_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                             std::chrono::duration<double>(rule_.interval()));
-}
+void HangWatch::look_later() { next_ = Clock::now() + duration_of(rule_.interval()); }
 
 void HangWatch::on_deadline() {
   next_ = Clock::time_point::max();

@@ -8,7 +8,6 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/observe/rules/silent_hosts.h"
-#include "launcher/observe/views/rank_names.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 

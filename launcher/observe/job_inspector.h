@@ -21,8 +21,8 @@
 #include "launcher/observe/views/operation_waits.h"
 #include "launcher/observe/views/rank_commands.h"
 #include "launcher/output/launch_progress.h"
-#include "launcher/plan/launch_options.h"
-#include "launcher/reach/stack_tool.h"
+#include "launcher/plan/launch_settings.h"
+#include "launcher/reach/own_package.h"
 #include "net/asio.h"
 #include "net/notification.h"
 

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,7 +21,7 @@
 #include "launcher/observe/rules/init_waits.h"
 #include "launcher/output/launch_events.h"
 #include "launcher/output/output.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 

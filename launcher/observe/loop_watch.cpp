@@ -66,8 +66,7 @@ LoopWatch::~LoopWatch() {
 }
 
 void LoopWatch::watch(const std::shared_ptr<State>& state) {
-  const auto turn = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(state->lease_seconds / kTurnsInLease));
+  const auto turn = duration_of(state->lease_seconds / kTurnsInLease);
   MutexLock lock(state->mutex);
   for (int missed = 0; !state->is_over;) {
     if (std::exchange(state->has_turned, false)) {

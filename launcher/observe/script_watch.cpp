@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "launcher/observe/parts.h"
-#include "launcher/spawn/exit_watch.h"
-#include "launcher/state/ending_script.h"
+#include "launcher/spawn/child_process.h"
+#include "launcher/state/detached_run.h"
 
 namespace hvd::launcher {
 namespace {

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "base/clock.h"
 #include "launcher/observe/parts.h"

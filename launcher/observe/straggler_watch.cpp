@@ -15,12 +15,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "launcher/observe/parts.h"
-#include "launcher/observe/rules/late_places.h"
 #include "launcher/observe/rules/step_alignment.h"
 #include "launcher/observe/rules/straggler_cause.h"
-#include "launcher/observe/rules/straggler_report.h"
 #include "launcher/observe/rules/straggler_rule.h"
-#include "launcher/observe/rules/wait_tally.h"
 
 namespace hvd::launcher {
 namespace {
@@ -123,8 +120,7 @@ net::Task<void> StragglerWatch::end() {
 }
 
 net::Task<void> StragglerWatch::pause(double seconds) {
-  timer_.expires_after(
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  timer_.expires_after(duration_of(seconds));
   co_await timer_.async_wait(net::use_tuple);
 }
 

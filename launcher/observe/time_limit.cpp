@@ -25,8 +25,7 @@ class TimeLimit : public JobPart {
 void TimeLimit::on(const JobEvent& event) {
   const double seconds = launch_.settings().end.timeout.value_or(0);
   if (!std::holds_alternative<Starting>(event) || seconds <= 0) return;
-  end_ = launch_.began() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  end_ = launch_.began() + duration_of(seconds);
 }
 
 void TimeLimit::on_deadline() {

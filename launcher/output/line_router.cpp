@@ -8,8 +8,8 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/output/rank_errors.h"
 #include "launcher/output/terminal_text.h"
+#include "launcher/output/traceback.h"
 
 namespace hvd::launcher {
 namespace {

@@ -2,6 +2,7 @@
 // object. Accepts any bytes. LineRouter owns one per stream. Pure.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -55,5 +56,10 @@ std::string without_tag_colors(std::string_view lines);
 
 // Checks that every {word} in the tag of --tag is known.
 Status check_tag(std::string_view tag);
+
+// Checks the words in braces in a flag's value, for example {host} in --tag. An error names the flag and the `known`
+// words. A shell's ${name} is not a placeholder.
+Status check_placeholders(std::string_view flag, std::string_view text,
+                          std::span<const std::string_view> known);
 
 }  // namespace hvd::launcher

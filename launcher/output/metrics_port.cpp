@@ -2,11 +2,8 @@
 
 #include <unistd.h>
 
-#include <string_view>
-
 #include "base/text.h"
 #include "launcher/output/report.h"
-#include "net/endpoint.h"
 #include "net/resolve.h"
 #include "net/socket_address.h"
 

@@ -80,10 +80,10 @@ class JobOutput : LineSinks, TerminalPort {
   Terminal& terminal() { return terminal_; }
   // Returns whether the status line may have colors.
   bool colors_status() const { return style_.colors.holds_for(STDERR_FILENO); }
-  // Returns the last lines that a rank wrote to its standard error (selected by rank_errors.h), as shown, or with a
+  // Returns the last lines that a rank wrote to its standard error (selected by traceback.h), as shown, or with a
   // text tag if the output has JSON objects; may be empty.
   std::string last_errors(int rank) const { return router_.last_errors(rank); }
-  // Returns the exception of the rank's last traceback (rank_errors.h), or an empty text.
+  // Returns the exception of the rank's last traceback (traceback.h), or an empty text.
   std::string last_exception(int rank) const { return router_.last_exception(rank); }
 
   bool is_stalled() const;

@@ -12,30 +12,22 @@
 #include <cstdio>
 #include <deque>
 #include <filesystem>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/files/own_file.h"
+#include "base/files/whole_io.h"
 #include "base/mutex.h"
 #include "base/process/signals.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 
 namespace hvd::launcher {
 namespace {
 
 // Writes all bytes. Returns 0 or an errno.
-int write_all(int file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t size = ::write(file, bytes.data(), bytes.size());
-    if (size < 0 && errno != EINTR) return errno;
-    if (size > 0) bytes.remove_prefix(static_cast<size_t>(size));
-  }
-  return 0;
-}
+int written(int file, std::string_view bytes) { return write_all(file, bytes) ? 0 : errno; }
 
 }  // namespace
 
@@ -45,7 +37,7 @@ struct WriterThread::Job {
   Step step;  // empty for a write
   std::vector<Done> done;
 
-  int run() const { return step ? step(*file) : write_all(file->get(), bytes); }
+  int run() const { return step ? step(*file) : written(file->get(), bytes); }
 };
 
 struct WriterThread::State {
@@ -100,7 +92,7 @@ void WriterThread::replace(const std::string& path, std::string_view bytes, Done
     ::unlink(next.c_str());  // left by an earlier process with this pid
     file.reset(::open(next.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
     if (!file) return errno;
-    int error = write_all(file.get(), bytes);
+    int error = written(file.get(), bytes);
     if (::close(file.release()) != 0 && error == 0) error = errno;
     if (error == 0 && ::rename(next.c_str(), path.c_str()) != 0) error = errno;
     if (error != 0) ::unlink(next.c_str());

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 

@@ -22,6 +22,7 @@
 // Streams are numbered in the order of add(). JobOutput owns this object. Lives on the launch's loop.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,6 +36,15 @@
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {
+
+// Restores the terminal's state when a fatal signal, a failed check or a lack of memory ends the process.
+
+// Registers `restore`, which is called before the process dies, and must be async-signal-safe. A later call replaces
+// the function; null removes the function.
+void restore_at_death(void (*restore)());
+// Registers the number of rows at the end of the terminal to erase before the process dies. The cursor must be in the
+// last row, and standard error must be the terminal. Uses restore_at_death().
+void erase_at_death(size_t rows);
 
 enum class CursorState : uint8_t { kLineStart, kQuestion, kOpenLine, kBar, kArea };
 enum class Leave : uint8_t { kForLine, kGoesOn, kTakenBack, kStays };

@@ -1,7 +1,6 @@
 #include "launcher/plan/staged_code.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <utility>
 

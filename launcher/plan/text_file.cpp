@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/files/whole_io.h"
 #include "base/log/log.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -62,17 +63,10 @@ Status create_text_file(const std::string& path, std::string_view what, std::str
     return failed_precondition(cat(context, ": the file exists; remove or rename it"));
   }
   if (!file) return system_error(context, errno);
-  while (!text.empty()) {
-    const ssize_t size = ::write(file.get(), text.data(), text.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) {
-      const int error = errno;
-      ::unlink(path.c_str());
-      return system_error(context, error);
-    }
-    text.remove_prefix(static_cast<size_t>(size));
-  }
-  return {};
+  if (write_all(file.get(), text)) return {};
+  const int error = errno;
+  ::unlink(path.c_str());
+  return system_error(context, error);
 }
 
 }  // namespace hvd::launcher

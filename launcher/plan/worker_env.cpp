@@ -6,6 +6,7 @@
 #include <span>
 #include <sstream>
 
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/protocol/other_launchers.h"
@@ -105,6 +106,15 @@ bool is_local_only(std::string_view name) {
 }
 
 }  // namespace
+
+// The number of a job is odd, because 0 means that there is no job.
+JobIdentity random_job() { return {random_number() | 1, Secret::random()}; }
+
+JobIdentity joined_job(const Secret& token, uint32_t generation) {
+  const uint64_t number = random_number() | 1;
+  const Digest key = token.derive(cat("horovod job 1 ", job_name(number), " ", generation));
+  return {number, *Secret::from_bytes(key)};
+}
 
 bool is_set_by_launcher(std::string_view name, bool torch) {
   return matches(name, kOwn) && (torch || !matches(name, kTorch));

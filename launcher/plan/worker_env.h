@@ -1,17 +1,28 @@
 // Builds the environment of the ranks: the launcher's variables for a host, and the variables that the launcher sets
-// for a slot, which override all others. HostJobs calls this code. Pure.
+// for a slot, which override all others. HostJobs calls this code. Pure, but for the random numbers of a new job.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/process/spawn.h"
+#include "base/secrets/secret.h"
 #include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
+
+// The number of a job, and the secret of its ranks. New ones come from random numbers.
+struct JobIdentity {
+  uint64_t number = 0;
+  Secret secret;
+};
+
+JobIdentity random_job();
+// Returns the identity of a job whose hosts join with this token. The secret is derived from the token, the job's
+// random number and the generation. Ranks never get the token, because hosts also join other jobs with it.
+JobIdentity joined_job(const Secret& token, uint32_t generation);
 
 // Returns `inherited` without variables that the launcher itself sets for a slot (the launcher may be a rank
 // of another job) and without other launchers' identities; for a remote host also without variables

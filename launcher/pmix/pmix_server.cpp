@@ -1,10 +1,19 @@
-#include "launcher/pmix/pmix_server.h"
-
+// horovod-pmix FOLDER: an agent's helper, a PMIx server for the ranks of one host. Reads the order on standard input.
+// Writes messages for the agent to standard output: its addresses for PMIx and PMI-1, which are the port and the
+// abstract name; {rank, count} when a rank has connected; {} when all ranks have entered a fence; {sentence} when a
+// fence, a barrier or a connection has failed. Serves until its standard input ends.
+//
+// Only this file includes PMIx. The server's callbacks run on PMIx's own thread and never block: each fence waits on a
+// separate thread.
 #include <pmix.h>
 #include <pmix_server.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <map>
@@ -14,6 +23,7 @@
 #include "base/mutex.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/pmix/conversation.h"
 #include "launcher/pmix/fences.h"
 #include "launcher/pmix/pmi_server.h"
 #include "rendezvous/client/http_store.h"
@@ -282,8 +292,7 @@ Status init(const PmixOrder& order, const std::string& folder) {
   return failed("PMIx_server_init", PMIx_server_init(&module, infos.data(), infos.size()));
 }
 
-}  // namespace
-
+// Starts to serve, with its files in `folder`.
 Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
   HVD_RETURN_IF_ERROR(init(order, folder));
   const std::vector<int>& own = order.ranks[order.host];
@@ -317,6 +326,49 @@ Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
   return {};
 }
 
-void end_pmix_server() { PMIx_server_finalize(); }
+int fail(const Status& status) {
+  std::fprintf(stderr, "horovod-pmix: %s\n", status.message().c_str());
+  return 1;
+}
 
+// Returns the order; nullopt at the end of the input.
+std::optional<PmixTexts> receive() {
+  std::string bytes;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t size = ::read(STDIN_FILENO, buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    bytes.append(buffer, static_cast<size_t>(size));
+    if (auto texts = take_texts(bytes)) return texts;
+  }
+}
+
+Status serve(const std::string& folder) {
+  const auto texts = receive();
+  if (!texts) return {};  // the job has ended
+  HVD_ASSIGN_OR_RETURN(const PmixOrder order, parse_pmix_order(*texts));
+  HVD_RETURN_IF_ERROR(start_pmix_server(order, folder));
+  receive();
+  PMIx_server_finalize();  // cleans up after ranks that did not finalize
+  return {};
+}
+
+}  // namespace
 }  // namespace hvd::launcher
+
+int main(int argc, char** argv) {
+  using namespace hvd;
+  using namespace hvd::launcher;
+  if (argc != 2) {
+    return fail(invalid_argument("horovod-agent starts this program for the ranks of a job"));
+  }
+  // Ignore signals: ranks end first, and this process ends when the agent closes its input.
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ})
+    ::signal(number, SIG_IGN);
+  ::prctl(PR_SET_NAME, "horovod-pmix");
+  const Status status = serve(argv[1]);
+  // Exit without waiting for threads of abandoned fences.
+  std::fflush(nullptr);
+  ::_exit(status.ok() ? 0 : fail(status));
+}

@@ -1,7 +1,6 @@
 #include "launcher/protocol/protocol.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <csignal>
 #include <optional>

@@ -44,7 +44,7 @@ struct AgentHello {
 };
 
 // From the launcher before Prepare: a piece of the files of --stage. After EnvironmentSource or
-// EnvironmentFilesWanted: a piece of the environment, also from host to host (part_stream.h). After PackageWanted: a
+// EnvironmentFilesWanted: a piece of the environment, also from host to host (staged_parts.h). After PackageWanted: a
 // piece of the package, as the files "list" (package_list.h) and "packed", all files in one, possibly packed by gzip.
 struct StagePart {
   static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
@@ -69,7 +69,7 @@ struct EnvironmentOffer {
   std::string list;    // package_list.h
   uint64_t space = 0;  // bytes that files and environment take on the host
   std::string glibc;   // the oldest glibc with which the environment runs
-  Digest key{};        // key of the connections by which hosts pass the files on (part_stream.h)
+  Digest key{};        // key of the connections by which hosts pass the files on (staged_parts.h)
 };
 // The first answer to EnvironmentFilesWanted: a host that passes the files on, because it has them or is receiving
 // them. Without a port: there is no such host, and StageParts follow.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <string>
 
 #include "base/bytes.h"
 #include "base/secrets/secret.h"

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "launcher/elastic/job_history.h"
 #include "launcher/plan/hosts.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -21,5 +21,11 @@ struct FirstHosts {
 Result<FirstHosts> wait_for_first_hosts(const Options& options);
 // Returns the hosts for the next launch of the job with this history, with slots for at least --min-np ranks.
 Result<FirstHosts> wait_for_next_hosts(const Options& options, JobHistory& history);
+
+// Queries the agents of hosts for their GPUs and cores before the plan is made, for --slots-per-host gpu. Starts no
+// rank. The launcher's command calls this code. Blocks until all agents have answered.
+
+// Returns the chosen hosts. If the user has given no number of slots for a host, its agent counts the slots.
+Result<std::vector<Host>> choose_hosts_with_slots(const Options& options);
 
 }  // namespace hvd::launcher

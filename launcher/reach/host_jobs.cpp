@@ -14,6 +14,7 @@
 #include "launcher/plan/inner_launcher.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
+#include "launcher/pmix/conversation.h"
 #include "launcher/protocol/other_launchers.h"
 #include "launcher/protocol/program.h"
 #include "launcher/spawn/script_run.h"
@@ -266,5 +267,27 @@ HostJob HostJobs::job_of(const HostRun& host, bool is_local) {
 }
 
 double HostJobs::silent_ranks_end_after() const { return lease_seconds() + kToKill; }
+
+bool take_pmix(std::vector<Versions>& versions) {
+  bool all = true;
+  for (Versions& of_host : versions) {
+    all &= std::erase_if(of_host, [](const auto& each) { return each.first == kPmix; }) > 0;
+  }
+  return all;
+}
+
+void order_pmix(const HostTable& hosts, std::vector<StartOrder>& orders) {
+  std::vector<std::string> names;
+  std::vector<std::vector<int>> ranks;
+  for (const HostRun& host : hosts.hosts()) {
+    names.push_back(host.name());
+    std::vector<int>& own = ranks.emplace_back();
+    for (const RankRun* rank : host.ranks()) own.push_back(rank->number());
+  }
+  for (StartOrder& order : orders) {
+    order.environment.emplace_back("HOROVOD_PMIX_HOSTS", join(names, ","));
+    order.environment.emplace_back("HOROVOD_PMIX_RANKS", to_ranges(ranks));
+  }
+}
 
 }  // namespace hvd::launcher

@@ -7,13 +7,14 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/secrets/secret.h"
 #include "launcher/allocation/launch_method.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/plan/environment_choice.h"
-#include "launcher/plan/job_identity.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/host_remarks.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/plan/staged_code.h"
 #include "launcher/plan/worker_env.h"
@@ -91,5 +92,13 @@ class HostJobs {
   std::shared_ptr<const OwnPackage> package_;
   std::set<ScriptRun*> questions_;  // the running find_node() calls
 };
+
+// Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the registration to
+// each host's start order. HostStartup calls this code. Pure.
+
+// Removes kPmix from each host's list. Returns true if every list had it.
+bool take_pmix(std::vector<Versions>& versions);
+// Adds the placement of all ranks to each host's order.
+void order_pmix(const HostTable& hosts, std::vector<StartOrder>& orders);
 
 }  // namespace hvd::launcher

@@ -11,7 +11,6 @@
 #include "launcher/plan/host_remarks.h"
 #include "launcher/plan/installation.h"
 #include "launcher/reach/master_endpoint.h"
-#include "launcher/reach/pmix_order.h"
 
 namespace hvd::launcher {
 namespace {

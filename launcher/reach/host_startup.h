@@ -8,15 +8,15 @@
 
 #include "launcher/hosts/host_table.h"
 #include "launcher/link/join_queue.h"
-#include "launcher/link/session_spawner.h"
+#include "launcher/link/resumable_duplex.h"
 #include "launcher/output/output.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/reach/host_jobs.h"
 #include "launcher/reach/own_package.h"
 #include "launcher/reach/preflight.h"
 #include "launcher/reach/staged_environment.h"
-#include "launcher/spawn/local.h"
-#include "launcher/spawn/ssh/remote_spawner.h"
+#include "launcher/spawn/command_spawner.h"
+#include "launcher/spawn/ssh/ssh_spawner.h"
 
 namespace hvd::launcher {
 

@@ -5,12 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/settings.h"
 #include "base/text.h"
-#include "launcher/cli/setting_remarks.h"
-#include "launcher/cli/unknown_command.h"
+#include "launcher/cli/commands.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/environment_choice.h"
 #include "launcher/plan/host_remarks.h"
+#include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
 namespace {
@@ -65,6 +67,29 @@ void print_binding(const HostTable& hosts, JobOutput& output) {
   }
   const std::string sentence = describe_binding(bound);
   if (!sentence.empty()) output.print(sentence);
+}
+
+// Returns sentences about the user's settings and variables that have no effect, or less effect than expected. Reads
+// the environment of the launcher.
+std::vector<std::string> setting_remarks(const LaunchSettings& settings,
+                                         const EnvironmentChoice& choice) {
+  std::vector<std::string> remarks = about_misspelt_variables(
+      overlay(overlay(environment(), choice.earlier_values), choice.values));
+  for (const char* key : {"mpi_args", "binding_args"}) {
+    if (!settings.table().is_set(key)) continue;
+    remarks.push_back(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
+  }
+  const auto own = ineffective_names(choice, !settings.environment.no_torch_env);
+  for (const std::string& name : own) {
+    remarks.push_back(cat(name, " of -x or --env-file has no effect: horovodrun itself sets this ",
+                          "variable for each rank"));
+  }
+  for (const std::string& name : unset_names(environment(), choice)) {
+    if (std::ranges::find(own, name) != own.end()) continue;
+    remarks.push_back(
+        cat(name, " of -x or --env-file is not set here, so ranks get none of that name"));
+  }
+  return remarks;
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "launcher/hosts/host_table.h"
 #include "launcher/output/output.h"
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/reach/host_jobs.h"
 #include "launcher/reach/host_startup.h"
 

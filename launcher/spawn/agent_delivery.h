@@ -13,8 +13,6 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "launcher/spawn/duplex.h"
-#include "launcher/spawn/remote_shell.h"
 #include "launcher/spawn/spawner.h"
 
 namespace hvd::launcher {

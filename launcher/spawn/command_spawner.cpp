@@ -1,6 +1,7 @@
 #include "launcher/spawn/command_spawner.h"
 
 #include "base/log/log.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
 
@@ -48,6 +49,25 @@ bool replace_all(std::string& text, std::string_view what, std::string_view by) 
 }
 
 }  // namespace
+
+net::Task<Result<std::unique_ptr<Duplex>>> LocalSpawner::spawn(
+    const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) {
+  const auto executor = co_await net::asio::this_coro::executor;
+  on_stage(SpawnStage::kStartAgent);
+  ChildCommand command;
+  command.arguments = {target.agent_path};
+  if (is_bare_) {
+    command.inherits_environment = false;
+    for (const char* name :
+         {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "TMPDIR"}) {
+      if (auto value = environment_variable(name)) command.environment.emplace_back(name, *value);
+    }
+  }
+  Result<std::unique_ptr<ChildProcess>> child = ChildProcess::start(executor, command);
+  if (!child.ok()) co_return child.status();
+  on_stage(SpawnStage::kReady);
+  co_return std::unique_ptr<Duplex>(std::move(*child));
+}
 
 std::string command_line(std::string command, const SpawnTarget& target) {
   const bool names_user = replace_all(command, "{user}", shell_quote(target.user));

@@ -11,7 +11,7 @@
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/settings.h"
-#include "launcher/spawn/exit_watch.h"
+#include "launcher/spawn/child_process.h"
 #include "launcher/spawn/last_words.h"
 #include "net/notification.h"
 

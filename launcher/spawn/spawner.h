@@ -1,17 +1,58 @@
-// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on. Class Preflight
-// calls spawn(). Lives on the launcher's loop; many spawns run at once.
+// The interfaces of a stream to an agent, of a shell on a host, and of a spawner, which starts an agent on a host.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/result.h"
-#include "launcher/spawn/duplex.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
+
+// The interface of a stream between the launcher and one agent: an ssh channel, a local child's pipes, or a
+// connection that the agent opened. A stream lives on the launcher's loop, with one reader and one writer at a
+// time.
+class Duplex {
+ public:
+  virtual ~Duplex() = default;
+
+  // Reads at least one byte; returns 0 at the end of the stream. An error states why the
+  // stream broke.
+  virtual net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) = 0;
+  // Writes all bytes.
+  virtual net::Task<Status> write(ByteView bytes) = 0;
+  // After this call, a stream whose connection breaks waits this long for another connection, if the
+  // stream can get one. Before the call, and with 0 seconds, losing the connection ends the
+  // stream. `silence_seconds`: the caller gives up after this time without a reply; 0: never.
+  virtual void survive(double /*seconds*/, double /*silence_seconds*/) {}
+  // Informs the stream that the peer has not replied for this time; called repeatedly. The stream may open
+  // another connection early enough, and uses the current connection until then.
+  virtual void on_silence(double /*seconds*/) {}
+  // Ends the stream at once, and wakes the reader and the writer. The peer detects the end.
+  virtual void close() = 0;
+  // Returns what the peer, for example a shell, wrote to standard error outside the protocol, and the remote
+  // process's exit status if known, for messages. May be empty.
+  virtual std::string last_words() const = 0;
+};
+
+// The interface of a shell on one host, which runs commands through the user's login shell.
+// SshSession (libssh), SystemSsh and CommandSpawner's shell implement it. Lives on the launcher's
+// loop.
+class RemoteShell {
+ public:
+  virtual ~RemoteShell() = default;
+  // Runs a command and returns its stream, which may outlive this object.
+  virtual net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) = 0;
+  // Returns the name of the remote process that ends if a command's stream ends without output.
+  virtual std::string who_ended() const { return "the login shell"; }
+  // Returns a command with which the user can test the shell, or an empty text.
+  virtual std::string try_command() const { return {}; }
+};
 
 // The stages of a start, in this order. A message about a slow host names its stage.
 enum class SpawnStage {
@@ -24,7 +65,12 @@ enum class SpawnStage {
   kStartAgent,
   kReady
 };
-std::string_view to_string(SpawnStage stage);  // "configure", "resolve", ...
+constexpr std::string_view to_string(SpawnStage stage) {
+  constexpr std::string_view kNames[] = {"configure",     "resolve",      "connect",
+                                         "connect again", "authenticate", "send agent",
+                                         "start agent",   "ready"};
+  return kNames[static_cast<size_t>(stage)];
+}
 
 struct SpawnTarget {
   std::string host;           // a name or an address, in the user's spelling
@@ -41,6 +87,8 @@ struct SpawnTarget {
   bool is_step = false;
 };
 
+// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on. Class Preflight
+// calls spawn(). Lives on the launcher's loop; many spawns run at once.
 class Spawner {
  public:
   virtual ~Spawner() = default;

@@ -4,10 +4,17 @@
 #include <functional>
 #include <optional>
 
-#include "launcher/plan/launch_options.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/state/record_writer.h"
 
 namespace hvd::launcher {
+
+// Finds the script whose end makes a scheduler or a container end this process. main() calls this before the launcher
+// leaves the script's session.
+
+// Returns nullopt if no ancestor of this process is such a script.
+std::optional<EndingScript> find_ending_script();
+bool has_ended(const EndingScript& script);
 
 // Runs a launch to its end, and records it. Returns the exit code.
 using Launch = std::function<int(const DetachedEvents& events)>;

@@ -20,8 +20,7 @@
 #include "base/unique_fd.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/state/job_choice.h"
-#include "launcher/state/log_reader.h"
+#include "launcher/state/log_files.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {

@@ -2,7 +2,6 @@
 // calls them.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 

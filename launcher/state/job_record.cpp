@@ -21,24 +21,55 @@ constexpr size_t kMostName = 64;
 // A launcher writes its record once a minute. Readers consider a launcher ended after three minutes without a record.
 constexpr int64_t kSignSeconds = 180;
 
-std::string text_of(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+// Calls `visit` with the key of each member in JSON, and the member.
+void for_each_member(auto& record, const auto& visit) {
+  visit("host", record.launcher.host);
+  visit("boot", record.launcher.boot);
+  visit("pid_namespace", record.launcher.pid_namespace);
+  visit("pid", record.launcher.pid);
+  visit("start", record.launcher.start);
+  visit("writer", record.writer);
+  visit("writer_start", record.writer_start);
+  visit("name", record.name);
+  visit("command", record.command);
+  visit("directory", record.directory);
+  visit("allocation", record.allocation);
+  visit("allocation_name", record.allocation_name);
+  visit("node", record.node);
+  visit("state", record.state);
+  visit("began", record.began);
+  visit("written", record.written);
+  visit("ended", record.ended);
+  visit("ranks", record.ranks);
+  visit("is_constant", record.is_constant);
+  visit("launches", record.launches);
+  visit("exit_code", record.exit_code);
+  visit("cause", record.cause);
+  visit("lost_output", record.lost_output);
+  visit("has_output", record.has_output);
+  visit("log", record.log);
+  visit("kill_grace", record.kill_grace);
+  visit("metrics", record.metrics);
 }
 
-int64_t number_of(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+// Members of another type are read as empty, 0 or false.
+void read_member(const Json& json, std::string& text) {
+  text = json.is_string() ? json.get<std::string>() : "";
 }
-
-int32_t small_number_of(const Json& object, const char* key) {
-  return static_cast<int32_t>(
-      std::clamp<int64_t>(number_of(object, key), 0, std::numeric_limits<int32_t>::max()));
+void read_member(const Json& json, bool& value) { value = json == true; }
+void read_member(const Json& json, int64_t& number) {
+  number = json.is_number_integer() ? json.get<int64_t>() : 0;
 }
-
-// Limits times to the year 9999, which differences and the calendar support.
-int64_t time_of(const Json& object, const char* key) {
-  return std::clamp<int64_t>(number_of(object, key), 0, 253'402'300'799);
+void read_member(const Json& json, int32_t& number) {
+  int64_t wide = 0;
+  read_member(json, wide);
+  number = static_cast<int32_t>(std::clamp<int64_t>(wide, 0, std::numeric_limits<int32_t>::max()));
+}
+void read_member(const Json& json, std::vector<std::string>& words) {
+  if (!json.is_array()) return;
+  for (const Json& word : json) {
+    if (word.is_string()) words.push_back(word.get<std::string>());
+  }
 }
 
 bool is_letter_of_name(char letter) {
@@ -84,33 +115,8 @@ bool ProcessIdentity::is_beside(const ProcessIdentity& other) const {
 }
 
 std::string to_json(const JobRecord& record) {
-  const Json object = {{"host", record.launcher.host},
-                       {"boot", record.launcher.boot},
-                       {"pid_namespace", record.launcher.pid_namespace},
-                       {"pid", record.launcher.pid},
-                       {"start", record.launcher.start},
-                       {"writer", record.writer},
-                       {"writer_start", record.writer_start},
-                       {"name", record.name},
-                       {"command", record.command},
-                       {"directory", record.directory},
-                       {"allocation", record.allocation},
-                       {"allocation_name", record.allocation_name},
-                       {"node", record.node},
-                       {"state", record.state},
-                       {"began", record.began},
-                       {"written", record.written},
-                       {"ended", record.ended},
-                       {"ranks", record.ranks},
-                       {"is_constant", record.is_constant},
-                       {"launches", record.launches},
-                       {"exit_code", record.exit_code},
-                       {"cause", record.cause},
-                       {"lost_output", record.lost_output},
-                       {"has_output", record.has_output},
-                       {"log", record.log},
-                       {"kill_grace", record.kill_grace},
-                       {"metrics", record.metrics}};
+  Json object;
+  for_each_member(record, [&](const char* key, const auto& value) { object[key] = value; });
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -118,37 +124,14 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   const Json object = Json::parse(text, nullptr, false);
   if (!object.is_object()) return invalid_argument("this is no record of a job");
   JobRecord record;
-  record.launcher = {.host = text_of(object, "host"),
-                     .boot = text_of(object, "boot"),
-                     .pid_namespace = number_of(object, "pid_namespace"),
-                     .pid = number_of(object, "pid"),
-                     .start = number_of(object, "start")};
-  record.writer = number_of(object, "writer");
-  record.writer_start = number_of(object, "writer_start");
-  record.name = text_of(object, "name");
-  if (const auto command = object.find("command"); command != object.end() && command->is_array()) {
-    for (const Json& word : *command) {
-      if (word.is_string()) record.command.push_back(word.get<std::string>());
-    }
-  }
-  record.directory = text_of(object, "directory");
-  record.allocation = text_of(object, "allocation");
-  record.allocation_name = text_of(object, "allocation_name");
-  record.node = text_of(object, "node");
-  record.state = text_of(object, "state");
-  record.began = time_of(object, "began");
-  record.written = time_of(object, "written");
-  record.ended = time_of(object, "ended");
-  record.ranks = small_number_of(object, "ranks");
-  record.is_constant = object.value("is_constant", Json()) == true;
-  record.launches = small_number_of(object, "launches");
-  record.exit_code = small_number_of(object, "exit_code");
-  record.cause = text_of(object, "cause");
-  record.kill_grace = small_number_of(object, "kill_grace");
-  record.metrics = text_of(object, "metrics");
-  record.lost_output = std::max<int64_t>(number_of(object, "lost_output"), 0);
-  record.has_output = object.value("has_output", Json()) == true;
-  record.log = text_of(object, "log");
+  for_each_member(record, [&](const char* key, auto& value) {
+    const auto found = object.find(key);
+    read_member(found == object.end() ? Json() : *found, value);
+  });
+  // Limit times to the year 9999, which differences and the calendar support.
+  for (int64_t* const time : {&record.began, &record.written, &record.ended})
+    *time = std::clamp<int64_t>(*time, 0, 253'402'300'799);
+  record.lost_output = std::max<int64_t>(record.lost_output, 0);
   const bool is_state =
       record.state == "starting" || record.state == "running" || record.has_ended();
   if (!is_state || record.launcher.host.empty() || record.launcher.pid <= 0 ||

@@ -15,16 +15,13 @@
 #include <ctime>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/process/signals.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/output/metrics_port.h"
 #include "launcher/output/report.h"
-#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/redaction.h"
 #include "launcher/state/log_files.h"
-#include "launcher/state/log_reader.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/files/whole_io.h"
 #include "base/settings.h"
 #include "base/text.h"
 
@@ -80,15 +81,9 @@ Status write_whole(const UniqueFd& folder, const std::string& beside, const std:
                                O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!file) return failure(errno);
   ::fchmod(file.get(), mode);  // regardless of the umask
-  for (size_t written = 0; written < text.size();) {
-    const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return failure(errno);
-    written += static_cast<size_t>(size);
-  }
-  if (::renameat(folder.get(), beside.c_str(), folder.get(), name.c_str()) != 0)
-    return failure(errno);
-  return {};
+  const bool is_written = write_all(file.get(), text) &&
+                          ::renameat(folder.get(), beside.c_str(), folder.get(), name.c_str()) == 0;
+  return is_written ? Status() : failure(errno);
 }
 
 // Returns an absolute path, because the process that writes records has another working directory.
@@ -252,16 +247,9 @@ Result<JobRecord> read_record(const UniqueFd& folder) {
   const UniqueFd file(
       ::openat(folder.get(), kRecord, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return system_error("cannot read a record", errno);
-  std::string text(kMostRecord, '\0');
-  size_t held = 0;
-  while (held < text.size()) {
-    const ssize_t size = ::read(file.get(), text.data() + held, text.size() - held);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return system_error("cannot read a record", errno);
-    if (size == 0) break;
-    held += static_cast<size_t>(size);
-  }
-  return parse_job_record(std::string_view(text).substr(0, held));
+  std::string text;
+  if (!read_all(file.get(), text, kMostRecord)) return system_error("cannot read a record", errno);
+  return parse_job_record(text);
 }
 
 Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unreadable) {

@@ -1,7 +1,7 @@
 """Methods of one object that start, end and query Horovod in this process.
 
 This is a separate module because a traceback with a line of `common/basics.py` identifies the original Horovod
-(launcher/output/rank_errors.cpp).
+(launcher/output/traceback.cpp).
 """
 
 from __future__ import annotations

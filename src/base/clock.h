@@ -8,6 +8,10 @@ namespace hvd {
 
 using Clock = std::chrono::steady_clock;
 
+inline Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 class Deadline {
  public:
   static Deadline never() { return Deadline(Clock::time_point::max()); }

@@ -117,7 +117,7 @@ def test_a_contributor_builds_the_launcher_alone_and_one_test_again():
     if subprocess.run(copy, capture_output=True, check=False).returncode != 0:
         raise Skip("this tree is no clone of git")
     first = seconds_of(["git", "clone", "-q", ROOT, tree], *(["env", "-C", tree, *each] for each in (*words, tests)))
-    (tree / "launcher/plan/hostfile.cpp").touch()
+    (tree / "launcher/plan/slot_plan.cpp").touch()
     again = seconds_of(*(["env", "-C", tree, *each] for each in (words[1], tests)))
     print(f"from a clone to the first test of the launcher: {first} s; from an edit to its result: {again} s")
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "fuzz/target.h"
-#include "launcher/allocation/discovery_output.h"
+#include "launcher/allocation/script_discovery.h"
 
 HVD_FUZZ_TARGET(discovery_output) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "fuzz/target.h"
-#include "launcher/agent/ranks/rocm_use.h"
+#include "launcher/agent/ranks/gpu_use.h"
 
 namespace {
 

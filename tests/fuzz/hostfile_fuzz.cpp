@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "fuzz/target.h"
-#include "launcher/plan/hostfile.h"
+#include "launcher/plan/hosts.h"
 
 HVD_FUZZ_TARGET(hostfile) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

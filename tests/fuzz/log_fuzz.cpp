@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "fuzz/target.h"
 #include "launcher/protocol/record.h"
-#include "launcher/state/log_reader.h"
+#include "launcher/state/log_files.h"
 
 HVD_FUZZ_TARGET(log) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -7,7 +7,6 @@
 #include "fuzz/target.h"
 #include "launcher/cli/options.h"
 #include "launcher/mpirun/arguments.h"
-#include "launcher/mpirun/jsrun.h"
 
 HVD_FUZZ_TARGET(options) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "fuzz/target.h"
-#include "launcher/protocol/part_stream.h"
 #include "launcher/protocol/staged_parts.h"
 
 namespace {

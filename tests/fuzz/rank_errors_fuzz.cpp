@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "fuzz/target.h"
-#include "launcher/output/rank_errors.h"
+#include "launcher/output/traceback.h"
 #include "launcher/output/traceback_folder.h"
 
 // The input is a failed rank's standard error.

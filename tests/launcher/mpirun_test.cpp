@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "launcher/cli/options.h"
 #include "launcher/mpirun/arguments.h"
-#include "launcher/mpirun/jsrun.h"
 #include "launcher/mpirun/start.h"
 #include "launcher/spawn/local_program.h"
 

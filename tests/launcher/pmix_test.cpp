@@ -8,7 +8,7 @@
 #include "launcher/pmix/conversation.h"
 #include "launcher/pmix/pmi_commands.h"
 #include "launcher/pmix/pmi_server.h"
-#include "launcher/reach/pmix_order.h"
+#include "launcher/reach/host_jobs.h"
 #include "net/endpoint.h"
 #include "net/socket_address.h"
 #include "rendezvous/memory_store.h"

@@ -226,7 +226,7 @@ STATE_HOMES = (
     "src/runtime/capi/api_call.h",
     "src/base/log/log.cpp",
     "src/base/fork_guard.cpp",
-    "launcher/output/terminal_end.cpp",  # for the handler of deadly signals
+    "launcher/output/terminal.cpp",  # for the handler of deadly signals
     "launcher/observe/views/full_screen.cpp",  # for the handler of deadly signals, too
     "launcher/output/report.cpp",  # colors and copies of the sentences that any function prints
     "plugins/bootstrap/pmi/pmi_bootstrap.cpp",

@@ -11,8 +11,8 @@
 
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "launcher/protocol/framed.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/protocol/record.h"
 
 namespace hvd::launcher {
 

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "launcher/agent/link/link.h"
 #include "launcher/agent/link/reattachment.h"
-#include "launcher/agent/link/redialler.h"
 #include "launcher/protocol/resumable_stream.h"
 #include "net/event_loop.h"
 #include "net/frame.h"

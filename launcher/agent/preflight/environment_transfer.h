@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/agent/preflight/part_client.h"
 #include "launcher/agent/preflight/part_server.h"
 #include "launcher/protocol/package_list.h"
 #include "launcher/protocol/protocol.h"

@@ -14,7 +14,6 @@
 #include "launcher/agent/preflight/environment_transfer.h"
 #include "launcher/agent/preflight/imported_package.h"
 #include "launcher/agent/preflight/package_copy.h"
-#include "launcher/agent/preflight/package_needs.h"
 #include "launcher/agent/ranks/helper_command.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/program.h"

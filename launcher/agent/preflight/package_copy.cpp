@@ -11,6 +11,8 @@
 #include <fstream>
 #include <map>
 
+#include "base/files/elf_file.h"
+#include "base/files/whole_io.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -48,28 +50,18 @@ std::optional<std::string> read_file(const std::string& path, uint64_t most) {
   struct stat about {};
   if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
   if (static_cast<uint64_t>(about.st_size) > most) return {};
-  std::string text(static_cast<size_t>(about.st_size), '\0');
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t size = ::read(file.get(), text.data() + done, text.size() - done);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return {};
-    done += static_cast<size_t>(size);
-  }
+  const auto size = static_cast<size_t>(about.st_size);
+  std::string text;
+  text.reserve(size);
+  if (!read_all(file.get(), text, size) || text.size() < size) return {};
   return text;
 }
 
 Status write_file(const std::string& path, std::string_view bytes, mode_t mode) {
   UniqueFd file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0755));
-  bool is_good = static_cast<bool>(file);
-  while (is_good && !bytes.empty()) {
-    const ssize_t size = ::write(file.get(), bytes.data(), bytes.size());
-    if (size < 0 && errno == EINTR) continue;
-    is_good = size >= 0;
-    if (is_good) bytes.remove_prefix(static_cast<size_t>(size));
-  }
   // On a network file system, close() reports a full disk.
-  if (is_good) is_good = ::close(file.release()) == 0;
+  const bool is_good = file && write_all(file.get(), bytes) && ::close(file.release()) == 0;
   return is_good ? Status() : system_error(cat("cannot write ", path), errno);
 }
 
@@ -131,6 +123,20 @@ void remove_bytecode(const std::string& folder) {
     if (at->path().filename() == "__pycache__") found.push_back(at->path());
   }
   for (const fs::path& each : found) fs::remove_all(each, error);
+}
+
+constexpr const char* kOldestPython = "3.8";
+constexpr const char* kNone = "none";
+
+std::string why_not(const std::string& found, const std::string& needed, const char* library,
+                    const char* symbols) {
+  if (needed.empty() || found.empty() || (found != kNone && !is_older(found, needed))) return {};
+  if (found == kNone) {
+    return cat("its Python has no ", library, ", and this horovodrun's package needs ", symbols,
+               needed);
+  }
+  return cat("its ", library, " has ", symbols, found, ", and this horovodrun's package needs ",
+             symbols, needed, " or newer");
 }
 
 }  // namespace
@@ -212,5 +218,20 @@ Status PackageCopy::install() {
 }
 
 std::string PackageCopy::python_folder() const { return path_in(folder(), kPackagePython); }
+
+std::string why_package_cannot_run(const PackageOffer& offer, const PythonFacts& facts) {
+  std::string why;
+  if (!offer.machine.empty() && !facts.machine.empty() && offer.machine != facts.machine) {
+    why = cat("its processor is ", printable(facts.machine),
+              ", and this horovodrun's package is for ", offer.machine);
+  } else if (!facts.version.empty() && is_older(facts.version, kOldestPython)) {
+    why = cat("its Python is ", printable(facts.version),
+              ", and this horovodrun's package needs Python ", kOldestPython, " or newer");
+  } else {
+    why = why_not(facts.glibc, offer.glibc, "glibc", "version ");
+    if (why.empty()) why = why_not(facts.glibcxx, offer.glibcxx, "libstdc++", "GLIBCXX_");
+  }
+  return why.empty() ? "" : cat(why, ": install horovod there, built for that host");
+}
 
 }  // namespace hvd::launcher

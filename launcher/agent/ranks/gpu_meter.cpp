@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "launcher/agent/ranks/gpu_use.h"
-#include "launcher/agent/ranks/rocm_use.h"
 #include "launcher/protocol/program.h"
 
 namespace hvd::launcher {

@@ -125,8 +125,7 @@ std::optional<Clock::time_point> RankMeters::late_moment(size_t index,
   const auto page = pages_ ? pages_->read(index) : std::nullopt;
   const auto means = page ? means_of(page->steps) : std::nullopt;
   if (!means || page->steps.began.count() == 0) return {};
-  const auto step =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(means->seconds));
+  const auto step = duration_of(means->seconds);
   Clock::time_point moment{std::chrono::duration_cast<Clock::duration>(page->steps.began)};
   const auto now = Clock::now();
   moment += step - late / 2;

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/files/whole_io.h"
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -108,20 +109,6 @@ Status Staging::make_directory() {
   is_there_ = true;
   return {};
 }
-
-namespace {
-
-bool write_all(int file, std::string_view bytes) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t size = ::write(file, bytes.data() + done, bytes.size() - done);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return false;
-    done += static_cast<size_t>(size);
-  }
-  return true;
-}
-
-}  // namespace
 
 Status Staging::write(const StagePart& part) {
   if (!is_inside(part.path)) {

@@ -11,8 +11,7 @@
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/stacks/named_wait.h"
 #include "launcher/agent/stacks/process_signs.h"
-#include "launcher/agent/stacks/rank_place.h"
-#include "launcher/agent/stacks/sampling_failure.h"
+#include "launcher/agent/stacks/python_stack.h"
 
 namespace hvd::launcher {
 namespace {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "launcher/agent/stacks/python_stack.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 
@@ -44,5 +45,9 @@ bool may_be_for_ranks(const WaitSigns& signs);
 NamedWait named_wait(const WaitSigns& signs);
 // Returns "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.
 std::string describe_wait(const NamedWait& wait);
+
+// Returns where a rank is, for the launcher, which detects hangs. `signs` has no stack if the stack could not be read.
+// `state`: the kernel state of the rank's first process.
+RankPlace place_of_rank(const WaitSigns& signs, const std::string& state);
 
 }  // namespace hvd::launcher

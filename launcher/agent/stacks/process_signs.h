@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include "launcher/agent/stacks/named_wait.h"
-#include "launcher/agent/stacks/sampling_failure.h"
+#include "launcher/agent/stacks/python_stack.h"
 
 namespace hvd::launcher {
 

@@ -10,7 +10,7 @@
 
 #include "base/secrets/hmac.h"
 #include "base/text.h"
-#include "launcher/agent/stacks/sampling_failure.h"
+#include "launcher/agent/stacks/python_stack.h"
 #include "launcher/protocol/package_list.h"
 #include "launcher/protocol/program.h"
 

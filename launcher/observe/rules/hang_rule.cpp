@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <string_view>
 #include <utility>
+
+#include "base/text.h"
+#include "launcher/output/line_folder.h"
 
 namespace hvd::launcher {
 namespace {
@@ -23,10 +27,6 @@ constexpr double kShortestGap = 5;
 
 double seconds_between(HangRule::Time from, HangRule::Time to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-HangRule::Time later(HangRule::Time time, double seconds) {
-  return time + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 // Returns whether every rank waits in the same operation, which may take long.
@@ -51,6 +51,78 @@ bool may_spin(const RankPlace& place) {
 // for other ranks, and the stack of a rank may be missing.
 bool may_wait_alone(const RankPlace& place) {
   return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
+}
+
+// Maximum number of groups of ranks that are named; further groups are only counted.
+constexpr size_t kMostGroups = 8;
+
+struct RanksThere {
+  std::string what;
+  bool is_waiting = false;
+  std::vector<int> ranks;
+};
+
+std::string what_of(const RankPlace& place) {
+  const std::string at = place.line.empty() ? "" : cat(", ", printable(place.line));
+  if (!place.library.empty())
+    return cat(printable(place.library), ": ", printable(place.operation), at);
+  if (!place.line.empty()) return cat("in ", printable(place.function), at);
+  return place.state.empty() ? "without a process" : printable(place.state);
+}
+
+std::vector<RanksThere> groups_of(const HangRule::Places& places) {
+  std::vector<RanksThere> groups;
+  for (const auto& [rank, place] : places) {
+    const std::string what = what_of(place);
+    const bool is_waiting = !place.library.empty();
+    const auto same = std::ranges::find_if(groups, [&](const RanksThere& each) {
+      return each.what == what && each.is_waiting == is_waiting;
+    });
+    if (same != groups.end())
+      same->ranks.push_back(rank);
+    else
+      groups.push_back({what, is_waiting, {rank}});
+  }
+  // Waiting groups come first.
+  std::ranges::stable_sort(groups, std::greater{}, &RanksThere::is_waiting);
+  return groups;
+}
+
+std::string describe(const RanksThere& group, const std::vector<std::string>& host_of) {
+  const bool is_one = group.ranks.size() == 1;
+  const char* const verb =
+      group.is_waiting ? (is_one ? " waits in " : " wait in ") : (is_one ? " is " : " are ");
+  return cat(ranks_on_hosts(group.ranks, host_of), verb, group.what);
+}
+
+std::string rounded_time(double seconds) {
+  const auto whole = std::lround(seconds);
+  return whole < 600 ? cat(whole, " s") : cat(whole / 60, " min");
+}
+
+// Returns whether the wait of a rank may be a computation.
+bool may_compute(const HangRule::Places& places) {
+  const auto is_of_device = [](const auto& each) {
+    return each.second.library == "the GPU" || each.second.library == "JAX";
+  };
+  return std::ranges::any_of(places, is_of_device) ||
+         std::ranges::all_of(places, [](const auto& each) {
+           return each.second.library.find("NCCL") != std::string::npos;
+         });
+}
+
+std::string wait_sentence(const HangRule::Finding& finding,
+                          const std::vector<std::string>& host_of) {
+  HangRule::Places others = finding.places;
+  for (const int rank : finding.waiting) others.erase(rank);
+  std::vector<std::string> parts;
+  for (const RanksThere& group : groups_of(others)) parts.push_back(describe(group, host_of));
+  if (parts.size() > kMostGroups) parts.resize(kMostGroups);
+  return cat(ranks_on_hosts(finding.waiting, host_of),
+             finding.waiting.size() == 1 ? " has" : " have", " waited for ",
+             rounded_time(finding.seconds), " in ",
+             what_of(finding.places.at(finding.waiting.front())),
+             ", while others work: ", join(parts, "; "));
 }
 
 }  // namespace
@@ -105,7 +177,7 @@ void HangRule::begin_again(Time since) {
   samples_ = 0;
   is_reported_ = is_stopped_ = false;
   pause_ = limit_ / 4;
-  next_sample_ = later(since, limit_ / 2);
+  next_sample_ = since + duration_of(limit_ / 2);
 }
 
 bool HangRule::look(const Signs& signs, Time now) {
@@ -134,7 +206,7 @@ bool HangRule::look(const Signs& signs, Time now) {
 // Call if the positions are not a hang: the next sample follows after a pause that doubles.
 void HangRule::postpone(Time now) {
   samples_ = 0;
-  next_sample_ = later(now, pause_);
+  next_sample_ = now + duration_of(pause_);
   pause_ = std::min(2 * pause_, kWaitLimits * limit_);
 }
 
@@ -143,7 +215,7 @@ std::optional<HangRule::Finding> HangRule::judge(Places places, bool has_ended, 
       std::ranges::all_of(ranks_, [&](const auto& each) { return places.contains(each.first); });
   if (ranks_.empty() || !is_whole || places.size() != ranks_.size()) {
     postpone(now);
-    next_wait_sample_ = later(now, limit_);
+    next_wait_sample_ = now + duration_of(limit_);
     return {};
   }
   return looked_ > quiet_since_ ? judge_hang(std::move(places), has_ended, now)
@@ -184,7 +256,7 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
       });
   samples_ = is_alike ? samples_ + 1 : 1;
   last_ = places;
-  next_sample_ = later(now, limit_ / 4);
+  next_sample_ = now + duration_of(limit_ / 4);
   if (samples_ < kSamples || seconds < limit_) return {};
   const bool is_outside =
       (has_ended || !is_one_operation(places)) &&
@@ -198,7 +270,7 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
 }
 
 std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
-  next_wait_sample_ = later(now, kWaitLimits * limit_ / 2);
+  next_wait_sample_ = now + duration_of(kWaitLimits * limit_ / 2);
   if (std::ranges::any_of(places, [](const auto& each) { return each.second.is_excused != 0; }))
     return {};
   Finding finding{Finding::Kind::kWait, 0, {}, {}};
@@ -218,6 +290,41 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   if (!is_new) return {};
   finding.places = std::move(places);
   return finding;
+}
+
+std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
+                          const std::vector<std::string>& host_of) {
+  if (finding.kind == HangRule::Finding::Kind::kWait) return wait_sentence(finding, host_of);
+  std::vector<std::string> parts;
+  std::vector<RanksThere> groups = groups_of(finding.places);
+  const size_t more = groups.size() > kMostGroups ? groups.size() - kMostGroups : 0;
+  groups.resize(groups.size() - more);
+  for (const RanksThere& group : groups) parts.push_back(describe(group, host_of));
+  if (more > 0) parts.push_back(cat("others are in ", more, " more places"));
+  for (const EndedRank& each : ended) {
+    if (parts.size() > 2 * kMostGroups) break;
+    parts.push_back(cat(ranks_on_hosts({each.rank}, host_of), " has ended (", each.how, ")"));
+  }
+  return cat("no rank has moved for ", rounded_time(finding.seconds), ": ", join(parts, "; "),
+             may_compute(finding.places) ? "; a long computation on the GPU looks the same" : "");
+}
+
+bool is_certain(const HangRule::Finding& finding) {
+  return std::ranges::any_of(finding.places, [](const auto& each) {
+    return each.second.is_collective != 0 && each.second.no_stack.empty();
+  });
+}
+
+std::string missing_stacks(const HangRule::Finding& finding,
+                           const std::vector<std::string>& host_of) {
+  std::vector<int> ranks;
+  std::string why;
+  for (const auto& [rank, place] : finding.places) {
+    if (place.no_stack.empty()) continue;
+    ranks.push_back(rank);
+    if (why.empty()) why = printable(place.no_stack);
+  }
+  return ranks.empty() ? "" : cat("no Python stack of ", ranks_on_hosts(ranks, host_of), ": ", why);
 }
 
 }  // namespace hvd::launcher

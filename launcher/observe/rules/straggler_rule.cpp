@@ -1,12 +1,7 @@
 #include "launcher/observe/rules/straggler_rule.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <utility>
-
-#include "launcher/observe/rules/median.h"
 
 namespace hvd::launcher {
 namespace {

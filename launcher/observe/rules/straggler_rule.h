@@ -17,6 +17,8 @@
 // rule).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -26,6 +28,15 @@
 #include "launcher/observe/rules/step_alignment.h"
 
 namespace hvd::launcher {
+
+// Returns the median: the mean of the middle two for an even number of values, and 0 without values.
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
 
 enum class StragglerKind : uint8_t {
   kConstant,  // these ranks are late in most steps

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <map>
 #include <utility>
 
 #include "base/metrics/metrics_text.h"

@@ -1,6 +1,5 @@
 #include "launcher/observe/views/job_states.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -136,6 +135,25 @@ std::string job_as_json(const HostTable& hosts, const JobFigures& figures) {
   }
   text["hosts"] = all_as_json(hosts, &figures);
   return text_of(text) + "\n";
+}
+
+std::string with_present_ranks(std::string_view text, const HostTable& hosts) {
+  constexpr std::string_view kHead = "rank ";
+  std::string named;
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    const auto process =
+        line.starts_with(kHead) ? parse_int(line.substr(kHead.size())) : std::nullopt;
+    const int rank = process ? hosts.rank_of(*process) : -1;
+    if (!process)
+      named += line;
+    else if (rank < 0)
+      named += cat("process ", *process, ", not a rank");
+    else
+      named += cat("rank ", rank, " (process ", *process, ")");
+    named += '\n';
+  }
+  return named;
 }
 
 }  // namespace hvd::launcher

@@ -1,10 +1,10 @@
 // The states of a job's hosts and ranks as JSON, for `horovodrun ps`, `top`, and /status of the job's store. Pure.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/hosts/host_table.h"
@@ -49,5 +49,9 @@ std::string hosts_as_json(const HostTable& hosts);
 // {"pid":4711,"generation":2,"command":["python3","train.py"],"seconds":131.2,"size":4,"hosts":[...]} in one line.
 // docs/inspection.md describes the members.
 std::string job_as_json(const HostTable& hosts, const JobFigures& figures);
+
+// Names the processes of an elastic job by their ranks in an agent's text, which begins each paragraph with "rank N"
+// (N: number in the table). The result has "rank 1 (process 3)", or "process 3, not a rank".
+std::string with_present_ranks(std::string_view text, const HostTable& hosts);
 
 }  // namespace hvd::launcher

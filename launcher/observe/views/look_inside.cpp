@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -14,7 +13,6 @@
 #include "base/text.h"
 #include "launcher/observe/views/inspection.h"
 #include "launcher/observe/views/job_metrics.h"
-#include "launcher/observe/views/job_table.h"
 #include "launcher/observe/views/job_view.h"
 #include "launcher/observe/views/running_launchers.h"
 #include "launcher/output/report.h"

@@ -20,8 +20,6 @@
 #include "base/unique_fd.h"
 #include "launcher/observe/views/full_screen.h"
 #include "launcher/observe/views/job_view.h"
-#include "launcher/observe/views/keys.h"
-#include "launcher/observe/views/rank_rates.h"
 #include "launcher/observe/views/running_launchers.h"
 #include "launcher/observe/views/top_frame.h"
 #include "launcher/output/report.h"
@@ -240,7 +238,7 @@ class Top {
   }
 
   void take_keys_so_far(const std::vector<Key>& keys) {
-    if (!take_keys(choice_, keys, screen_size().rows)) is_over_ = true;
+    if (!take_keys(choice_, keys, terminal_size(STDOUT_FILENO).rows)) is_over_ = true;
     key_until_ = keys_.is_waiting() ? Clock::now() + kKeyTime : Clock::time_point::max();
   }
 
@@ -284,7 +282,7 @@ class Top {
   }
 
   void draw() {
-    TopLook look{.size = screen_size(),
+    TopLook look{.size = terminal_size(STDOUT_FILENO),
                  .has_color = color_rule().holds_for(STDOUT_FILENO),
                  .is_utf8 = is_utf8_locale(),
                  .notice = notice_};

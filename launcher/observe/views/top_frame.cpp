@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
-#include "launcher/observe/views/job_table.h"
+#include "launcher/observe/views/job_view.h"
 #include "launcher/output/launch_progress.h"
-#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

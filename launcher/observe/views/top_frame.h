@@ -7,8 +7,7 @@
 
 #include "launcher/observe/views/full_screen.h"
 #include "launcher/observe/views/job_view.h"
-#include "launcher/observe/views/keys.h"
-#include "launcher/observe/views/rank_rates.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 
@@ -32,7 +31,7 @@ struct TopChoice {
 bool take_keys(TopChoice& choice, std::span<const Key> keys, size_t rows);
 
 struct TopLook {
-  ScreenSize size{};
+  TerminalSize size{};
   bool has_color = false;
   bool is_utf8 = false;
   std::string notice{};  // a short message such as "no answer for 3 s", or empty

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/log/log.h"
 #include "base/settings.h"

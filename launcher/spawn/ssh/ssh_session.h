@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/result.h"
-#include "launcher/spawn/remote_shell.h"
 #include "launcher/spawn/spawner.h"
 #include "launcher/spawn/ssh/ssh_login.h"
 #include "net/asio.h"

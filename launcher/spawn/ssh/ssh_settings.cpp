@@ -1,7 +1,6 @@
 #include "launcher/spawn/ssh/ssh_settings.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/text.h"
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "launcher/spawn/duplex.h"
 #include "launcher/spawn/last_words.h"
+#include "launcher/spawn/spawner.h"
 #include "launcher/spawn/ssh/ssh_connection.h"
 
 namespace hvd::launcher {

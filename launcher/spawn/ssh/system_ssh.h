@@ -4,10 +4,9 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "launcher/spawn/last_words.h"
-#include "launcher/spawn/remote_shell.h"
+#include "launcher/spawn/spawner.h"
 #include "launcher/spawn/ssh/ssh_login.h"
 
 namespace hvd::launcher {

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/link/admission.h"
-#include "launcher/protocol/framed.h"
+#include "launcher/protocol/record.h"
 #include "net/endpoint.h"
 
 namespace hvd::launcher {

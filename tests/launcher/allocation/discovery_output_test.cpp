@@ -1,8 +1,7 @@
-#include "launcher/allocation/discovery_output.h"
-
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "launcher/allocation/script_discovery.h"
 
 namespace hvd::launcher {
 namespace {

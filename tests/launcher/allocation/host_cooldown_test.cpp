@@ -1,9 +1,9 @@
-#include "launcher/allocation/host_cooldown.h"
-
 #include <doctest/doctest.h>
 
 #include <random>
 #include <vector>
+
+#include "launcher/allocation/host_pool.h"
 
 namespace hvd::launcher {
 namespace {

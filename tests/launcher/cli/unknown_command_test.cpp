@@ -1,5 +1,3 @@
-#include "launcher/cli/unknown_command.h"
-
 #include <doctest/doctest.h>
 
 #include <vector>

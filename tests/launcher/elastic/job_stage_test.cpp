@@ -1,9 +1,9 @@
-#include "launcher/elastic/job_stage.h"
-
 #include <doctest/doctest.h>
 
 #include <set>
 #include <utility>
+
+#include "launcher/elastic/elastic_core.h"
 
 namespace hvd::launcher {
 

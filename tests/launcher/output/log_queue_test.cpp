@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "launcher/state/log_reader.h"
+#include "launcher/state/log_files.h"
 
 namespace hvd::launcher {
 namespace {

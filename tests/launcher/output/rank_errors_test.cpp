@@ -1,8 +1,7 @@
-#include "launcher/output/rank_errors.h"
-
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "launcher/output/traceback.h"
 
 using namespace hvd;
 using namespace hvd::launcher;

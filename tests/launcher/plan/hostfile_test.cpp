@@ -1,8 +1,7 @@
-#include "launcher/plan/hostfile.h"
-
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "launcher/plan/hosts.h"
 #include "launcher/plan/text_file.h"
 
 namespace hvd::launcher {

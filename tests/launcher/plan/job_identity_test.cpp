@@ -1,6 +1,6 @@
-#include "launcher/plan/job_identity.h"
-
 #include <doctest/doctest.h>
+
+#include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
 

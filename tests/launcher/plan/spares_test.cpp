@@ -1,6 +1,6 @@
-#include "launcher/plan/spares.h"
-
 #include <doctest/doctest.h>
+
+#include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,5 +1,3 @@
-#include "launcher/protocol/part_stream.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

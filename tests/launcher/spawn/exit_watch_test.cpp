@@ -1,5 +1,3 @@
-#include "launcher/spawn/exit_watch.h"
-
 #include <doctest/doctest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -14,7 +14,7 @@
 #include "launcher/agent/link/link.h"
 #include "launcher/link/admission.h"
 #include "launcher/link/join_queue.h"
-#include "launcher/protocol/framed.h"
+#include "launcher/protocol/record.h"
 #include "launcher/protocol/token_proof.h"
 #include "net/blocking_stream.h"
 #include "net/http.h"

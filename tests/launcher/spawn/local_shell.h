@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/spawn/child_process.h"
-#include "launcher/spawn/remote_shell.h"
+#include "launcher/spawn/spawner.h"
 
 namespace hvd::launcher {
 

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "conformance/spawner_conformance.h"
-#include "launcher/spawn/local.h"
+#include "launcher/spawn/command_spawner.h"
 
 namespace hvd::launcher {
 namespace {

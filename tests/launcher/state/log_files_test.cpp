@@ -13,7 +13,6 @@
 
 #include "base/text.h"
 #include "file_limit.h"
-#include "launcher/state/log_reader.h"
 
 namespace hvd::launcher {
 namespace {

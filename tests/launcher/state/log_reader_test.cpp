@@ -1,10 +1,9 @@
-#include "launcher/state/log_reader.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 
 #include "base/text.h"
+#include "launcher/state/log_files.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,6 +1,6 @@
-#include "launcher/agent/preflight/package_needs.h"
-
 #include <doctest/doctest.h>
+
+#include "launcher/agent/preflight/package_copy.h"
 
 namespace hvd::launcher {
 namespace {

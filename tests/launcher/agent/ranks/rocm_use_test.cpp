@@ -1,8 +1,8 @@
-#include "launcher/agent/ranks/rocm_use.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
+
+#include "launcher/agent/ranks/gpu_use.h"
 
 namespace hvd::launcher {
 

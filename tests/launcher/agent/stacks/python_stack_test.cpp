@@ -7,8 +7,6 @@
 
 #include "base/text.h"
 #include "launcher/agent/stacks/named_wait.h"
-#include "launcher/agent/stacks/rank_place.h"
-#include "launcher/agent/stacks/sampling_failure.h"
 
 namespace hvd::launcher {
 namespace {

@@ -4,8 +4,6 @@
 
 #include <functional>
 
-#include "launcher/observe/rules/hang_report.h"
-
 namespace hvd::launcher {
 namespace {
 

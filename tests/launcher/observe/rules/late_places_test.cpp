@@ -1,6 +1,6 @@
-#include "launcher/observe/rules/late_places.h"
-
 #include <doctest/doctest.h>
+
+#include "launcher/observe/rules/straggler_cause.h"
 
 namespace hvd::launcher {
 

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/observe/rules/wait_tally.h"
-
 namespace hvd::launcher {
 namespace {
 

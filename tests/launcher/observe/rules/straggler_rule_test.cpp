@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "launcher/observe/rules/straggler_report.h"
+#include "launcher/observe/rules/straggler_cause.h"
 
 namespace hvd::launcher {
 namespace {

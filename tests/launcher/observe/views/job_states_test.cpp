@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/observe/views/job_table.h"
 #include "launcher/observe/views/job_view.h"
 #include "launcher/output/terminal_text.h"
 

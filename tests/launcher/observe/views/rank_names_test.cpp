@@ -1,6 +1,6 @@
-#include "launcher/observe/views/rank_names.h"
-
 #include <doctest/doctest.h>
+
+#include "launcher/observe/views/job_states.h"
 
 namespace hvd::launcher {
 namespace {

@@ -84,7 +84,7 @@ TEST_CASE("512 ranks fit on any terminal, by host or by rank, and every row can 
   const JobView job = job_of(64, 8);
   JobRates rates;
   TopChoice choice;
-  for (const ScreenSize size : {ScreenSize{80, 24}, {200, 60}, {20, 6}, {1, 1}}) {
+  for (const TerminalSize size : {TerminalSize{80, 24}, {200, 60}, {20, 6}, {1, 1}}) {
     for (const char* keys : {"", "f", "f", "h", "h"}) {
       type(choice, keys, size.rows);
       const auto lines = lines_in(top_frame(job, rates, choice, {.size = size}));
