@@ -78,6 +78,7 @@ BELOW = {
     "networks": ["rendezvous", "security"],
     "data-and-checkpoints": ["unequal-work", "correctness", "process-sets"],
     "torch-distributed": ["torch-distributed-reference", "mixing", "frameworks-and-launchers"],
+    "gpus": ["binding"],
     "settings": ["config-file"],
     "output": ["json-output"],
     "metrics": ["tracking", "timeline"],
@@ -90,6 +91,7 @@ BELOW = {
 # Words that users search for, and the page and heading that the search names first for them.
 SEARCHED = {
     "autotune": "performance#autotuning",
+    "bind-to": "binding",
     "breakpoint": "inspection#a-debugger-in-one-rank",
     "checkpoint": "data-and-checkpoints#checkpoints",
     "conda": "environments#conda",

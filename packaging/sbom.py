@@ -23,6 +23,7 @@ LICENCES = {
     "fmtlib": "MIT",
     "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1",
     "glibc": "LGPL-2.1-or-later",
+    "hwloc": "BSD-3-Clause",
     "nlohmann-json3": "MIT",
     "openssl": "Apache-2.0",
     "spdlog": "MIT",

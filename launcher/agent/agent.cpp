@@ -24,7 +24,6 @@
 #include "launcher/agent/host/safe_folder.h"
 #include "launcher/agent/link/original_workers.h"
 #include "launcher/agent/ranks/rank_environment.h"
-#include "launcher/agent/ranks/thread_share.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
@@ -576,22 +575,13 @@ void Agent::execute(const Prepare& order) {
     Status status = found.status;
     if (status.ok()) job_.command = found.command;
     if (status.ok()) status = open_listeners(order.store_credit);
-    const uint32_t threads = thread_share(job_, found.environment, available_cores());
-    Environment environment = found.environment;
-    if (threads != 0) environment.emplace_back(kThreadsVariable, cat(threads));
+    HostShare share = share_host(job_, found.environment, environment_);
+    if (status.ok()) status = share.status;
+    Prepared prepared{status, master_port_.candidates(), overlay(found.versions, share.facts),
+                      share.threads};
     if (status.ok())
-      ranks_.prepare(job_, order.output_credit, found.program, environment, found.limits);
-    Prepared prepared{status, master_port_.candidates(), found.versions, threads};
-    const auto visible =
-        std::ranges::find(environment_, "CUDA_VISIBLE_DEVICES", &Environment::value_type::first);
-    const int gpus =
-        visible_gpus(count_gpus(),
-                     visible == environment_.end() ? std::nullopt : std::optional(visible->second));
-    prepared.versions.emplace_back(kGpus, cat(gpus));
-    prepared.versions.emplace_back(kCores, cat(available_cores()));
-    const int cores = affinity_cores();
-    if (static_cast<size_t>(cores) < job_.ranks.size() && cores < cpuset_cores())
-      prepared.versions.emplace_back(kBinding, cat(cores, " of ", cpuset_cores()));
+      ranks_.prepare(job_, order.output_credit, found.program, found.environment, found.limits,
+                     std::move(share));
     if (status.ok() && pmix_.open(job_, environment_)) prepared.versions.emplace_back(kPmix, "");
     outbox_.put(prepared);
   });

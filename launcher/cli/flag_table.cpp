@@ -10,11 +10,6 @@ namespace {
 constexpr char kRendezvous[] =
     "every host is started by this launcher, and ranks meet through it; "
     "leave the flag out and name the hosts with -H";
-constexpr char kBinding[] =
-    "ranks are bound to no cores; leave the flag out, or bind within the command, as by taskset";
-constexpr char kNoBindings[] =
-    "ranks are bound to no cores, so there is nothing to report; --dry-run prints the host of each "
-    "rank";
 constexpr char kGpus[] =
     "write -H HOST:SLOTS,... for the hosts and the ranks on each, and -x CUDA_VISIBLE_DEVICES=LIST "
     "for GPUs other than the first";
@@ -24,15 +19,13 @@ constexpr ForeignFlag kForeign[] = {
     {"-q,--quiet,--silent", 0, "",
      "horovodrun prints little of its own; write --only-rank LIST to see the "
      "output of some ranks only"},
-    {"--bind-to,-bind-to", 1, "none", kBinding},
-    {"--map-by,-map-by,--rank-by", 1, "slot",
+    {"--rank-by", 1, "slot",
      "ranks fill the hosts in their order, slot by slot; "
      "leave the flag out"},
     {"-N,-c", 1, "",
      "mpirun and srun mean different things by it; write -np for ranks, --nnodes for "
      "hosts or --slots-per-host for ranks on each"},
-    {"--cpus-per-proc,--cpus-per-rank,-d", 1, "", kBinding},
-    {"--report-bindings,-report-bindings", 0, "", kNoBindings},
+    {"-d", 1, "", "write --cpus-per-rank N"},
     {"--display-map,-display-map,--display-allocation,-display-allocation", 0, "",
      "write --dry-run, which prints the host of each rank and starts nothing"},
     {"--display", 1, "", "write --dry-run, which prints the host of each rank and starts nothing"},

@@ -12,6 +12,7 @@
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/metrics_port.h"
+#include "launcher/plan/binding_setting.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/text_file.h"
@@ -376,6 +377,7 @@ Status check_values(const LaunchSettings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(check_exclusive(settings));
   HVD_RETURN_IF_ERROR(check_joining(settings));
   HVD_RETURN_IF_ERROR(check_metrics_port(settings));
+  HVD_RETURN_IF_ERROR(check_binding(settings.table()));
   HVD_RETURN_IF_ERROR(check_counted_slots(settings, line));
   HVD_RETURN_IF_ERROR(check_streams(settings, line));
   HVD_RETURN_IF_ERROR(check_elastic(settings, name));
@@ -490,6 +492,9 @@ Status settle(CommandLine& line, Options& options) {
   HVD_RETURN_IF_ERROR(check_help(options, line));
   HVD_RETURN_IF_ERROR(check_topic(options));
   HVD_RETURN_IF_ERROR(check_command(options, line.has_separator));
+  // The report of the hosts' agents is complete before a program starts.
+  if (options.command.empty() && options.settings.table().flag("report_bindings"))
+    options.command = {"true"};
   return check_complete(options);
 }
 

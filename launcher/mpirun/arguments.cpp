@@ -194,10 +194,13 @@ Status check_flags_without_agents(const LaunchSettings& settings) {
         "horovod.run has its ranks started by this launcher's own agents; leave "
         "out use_mpi");
   }
-  for (const char* key : kForAgents) {
-    if (!settings.table().is_set(key)) continue;
+  for (const Setting& each : all_settings()) {
+    const auto is_it = [&](std::string_view key) { return key == each.key; };
+    const bool is_for_agents =
+        std::string_view(each.section) == "binding" || std::ranges::any_of(kForAgents, is_it);
+    if (!is_for_agents || !settings.table().is_set(each.key)) continue;
     const char* with = settings.launchers.jsrun ? "--jsrun" : "--mpi";
-    return invalid_argument(cat(flag_of(key),
+    return invalid_argument(cat(flag_of(each.key),
                                 " is for ranks that this launcher's own agents start; "
                                 "omit it or ",
                                 with));

@@ -121,6 +121,7 @@ std::vector<std::string> describe_same_machines(const std::vector<std::string>& 
 namespace {
 
 constexpr size_t kMostNames = 3;
+constexpr size_t kMostOfLine = 1000;
 
 std::string some_of(std::vector<std::string> names) {
   if (names.size() <= kMostNames) return join(names, ", ");
@@ -161,6 +162,26 @@ std::string describe_binding(const std::vector<std::pair<std::string, std::strin
   return cat("ranks share ", some_of(std::move(places)),
              ": the launcher or the agent is bound, as by taskset, mpirun or srun; mpirun "
              "--bind-to none, or srun --cpu-bind=none, leaves all of them to the ranks");
+}
+
+std::vector<std::string> describe_bindings(const std::vector<HostBindings>& hosts) {
+  const bool are_alike =
+      hosts.size() > 1 && std::ranges::all_of(hosts, [&](const HostBindings& host) {
+        return host.lines == hosts.front().lines;
+      });
+  std::vector<std::string> sentences;
+  for (const HostBindings& host : hosts) {
+    if (host.lines.empty() || host.lines.size() != host.ranks.size() || host.lines[0].empty())
+      continue;
+    for (size_t i = 0; i < host.lines.size(); ++i) {
+      sentences.push_back(cat(are_alike
+                                  ? cat("local rank ", i, " on each of ", hosts.size(), " hosts")
+                                  : cat("rank ", host.ranks[i], " on ", host.host),
+                              ": ", printable(host.lines[i], kMostOfLine)));
+    }
+    if (are_alike) break;
+  }
+  return sentences;
 }
 
 }  // namespace hvd::launcher

@@ -55,6 +55,16 @@ std::vector<std::string> describe_same_machines(const std::vector<std::string>& 
 std::string describe_thread_shares(const std::vector<std::string>& hosts,
                                    const std::vector<uint32_t>& threads);
 
+// The places of one host's ranks, from its agent.
+struct HostBindings {
+  std::string host{};
+  std::vector<int> ranks{};
+  std::vector<std::string> lines{};  // one for each rank; else there is no report
+};
+
+// Returns a line for each rank; for several hosts that are alike, a line for each local rank.
+std::vector<std::string> describe_bindings(const std::vector<HostBindings>& hosts);
+
 // Returns a sentence about hosts whose ranks are bound to fewer cores than the hosts have: the host names,
 // each with "1 of 8". Returns an empty text without hosts.
 std::string describe_binding(const std::vector<std::pair<std::string, std::string>>& hosts);

@@ -17,7 +17,7 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 // Variables that the launcher or its agent sets for each rank.
-constexpr std::array<std::string_view, 31> kOwn = {"HOROVOD_RANK",
+constexpr std::array<std::string_view, 33> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_SIZE",
                                                    "HOROVOD_LOCAL_RANK",
                                                    "HOROVOD_LOCAL_SIZE",
@@ -33,6 +33,8 @@ constexpr std::array<std::string_view, 31> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_RESULT_KEY",
                                                    "HOROVOD_STORE",
                                                    "HOROVOD_METRICS_PAGE",
+                                                   "HOROVOD_BOUND_CPUS",
+                                                   "HOROVOD_NUMA_NODE",
                                                    "HOROVOD_START_TIMEOUT",
                                                    "HOROVOD_GLOO_RENDEZVOUS_ADDR",
                                                    "HOROVOD_GLOO_RENDEZVOUS_PORT",

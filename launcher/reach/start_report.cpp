@@ -13,6 +13,7 @@
 #include "launcher/plan/environment_choice.h"
 #include "launcher/plan/host_remarks.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/protocol/binding_choice.h"
 
 namespace hvd::launcher {
 namespace {
@@ -31,7 +32,7 @@ void explain_start(const HostTable& hosts) {
   for (const HostRun& host : hosts.hosts()) {
     std::vector<std::string> parts;
     for (const auto& [name, value] : host.link()->prepared().versions) {
-      parts.push_back(cat(name, " ", value));
+      if (name != kBindings && name != kBindingRemark) parts.push_back(cat(name, " ", value));
     }
     if (parts.empty()) continue;
     explain(cat("host ", host.name(), ": ", join(parts, ", ")));
@@ -67,6 +68,20 @@ void print_binding(const HostTable& hosts, JobOutput& output) {
   }
   const std::string sentence = describe_binding(bound);
   if (!sentence.empty()) output.print(sentence);
+}
+
+// With --report-bindings, and where --bind-to could not do all.
+void print_bindings(const HostTable& hosts, JobOutput& output) {
+  std::vector<HostBindings> bindings;
+  for (const HostRun& host : hosts.hosts()) {
+    const std::string remark = host.link()->version_of(kBindingRemark);
+    if (!remark.empty()) output.print(cat("host ", host.name(), ": ", remark));
+    HostBindings& each = bindings.emplace_back();
+    each.host = host.name();
+    each.lines = split(host.link()->version_of(kBindings), '\n');
+    for (const RankRun* rank : host.ranks()) each.ranks.push_back(rank->number());
+  }
+  for (const std::string& line : describe_bindings(bindings)) output.print(line);
 }
 
 // Returns sentences about the user's settings and variables that have no effect, or less effect than expected. Reads
@@ -114,6 +129,7 @@ void print_start(const HostStartup::Outcome& outcome, const HostTable& hosts, bo
                  const Options& options, JobOutput& output) {
   for (const std::string& warning : outcome.warnings) output.print(warning);
   if (is_first) print_binding(hosts, output);
+  print_bindings(hosts, output);
   if (is_first && options.settings.job.verbose) print_thread_shares(hosts, output);
   explain_start(hosts);
 }

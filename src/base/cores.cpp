@@ -20,25 +20,14 @@ namespace fs = std::filesystem;
 
 constexpr double kUnlimited = 1e6;
 
-// Returns the lowest quota of this process's cgroup (version 2) and its ancestors.
+// Returns the lowest quota of this process's cgroup and its ancestors.
 double cgroup_cores() {
   double cores = kUnlimited;
-  std::string group;
-  for (const std::string& line : split(read_proc_file("/proc/self/cgroup"), '\n')) {
-    if (line.starts_with("0::")) group = line.substr(3);
-  }
-  // Inside a container the path may be the host's path; this process's cgroup is then the root.
-  for (;;) {
-    const std::string text = read_proc_file("/sys/fs/cgroup" + group + "/cpu.max");
-    if (!text.empty()) cores = std::min(cores, cores_of_cpu_max(text));
-    const size_t slash = group.rfind('/');
-    if (slash == std::string::npos) break;
-    group.resize(slash);
-  }
-  const auto quota = parse_int(trim(read_proc_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")));
-  const auto period = parse_int(trim(read_proc_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
-  if (quota && period && *quota > 0 && *period > 0) {
-    cores = std::min(cores, static_cast<double>(*quota) / static_cast<double>(*period));
+  for (const std::string& folder : cgroup_folders(read_proc_file("/proc/self/cgroup"), "cpu")) {
+    const std::string quota(trim(read_proc_file(folder + "/cpu.cfs_quota_us")));
+    const std::string period(trim(read_proc_file(folder + "/cpu.cfs_period_us")));
+    const std::string text = read_proc_file(folder + "/cpu.max");
+    cores = std::min(cores, cores_of_cpu_max(text.empty() ? cat(quota, " ", period) : text));
   }
   return cores;
 }
@@ -67,6 +56,32 @@ int cpuset_cores() {
   const int cores = affinity_cores();
   ::sched_setaffinity(0, sizeof before, &before);
   return cores;
+}
+
+std::vector<std::string> cgroup_folders(std::string_view cgroups, std::string_view controller) {
+  std::string folder;
+  size_t root = 0;  // length of the path of the hierarchy's root
+  while (!cgroups.empty()) {
+    // A line is "0::/PATH" (version 2) or "4:cpu,cpuacct:/PATH" (version 1).
+    const std::string_view line = take_line(cgroups);
+    const size_t names_at = line.find(':') + 1, names_end = line.find(':', names_at);
+    if (names_at == 0 || names_end == std::string_view::npos) continue;
+    const std::string_view names = line.substr(names_at, names_end - names_at);
+    const std::string_view path = line.substr(names_end + 1);  // may contain ':'
+    if (!path.starts_with('/')) continue;
+    const bool is_v1 = std::ranges::count(split(names, ','), controller) > 0;
+    if (!is_v1 && !(names.empty() && folder.empty())) continue;
+    const std::string base = is_v1 ? cat("/sys/fs/cgroup/", names) : std::string("/sys/fs/cgroup");
+    root = base.size();
+    folder = cat(base, path == "/" ? "" : path);
+  }
+  std::vector<std::string> folders;
+  while (root > 0 && folder.size() >= root) {
+    folders.push_back(folder);
+    if (folder.size() == root) break;
+    folder.resize(folder.rfind('/'));
+  }
+  return folders;
 }
 
 double available_cores() { return std::min<double>(affinity_cores(), cgroup_cores()); }

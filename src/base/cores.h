@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -17,6 +18,10 @@ int affinity_cores();
 int cpuset_cores();
 // Returns the number of cores of the affinity mask, limited by the cgroup quotas; may be a fraction.
 double available_cores();
+// Returns the folders of a process's cgroup and of its ancestors, innermost first, from the text of /proc/PID/cgroup.
+// `controller`: "cpu" or "memory". In a container, the first ones may be missing, because /sys/fs/cgroup then begins at
+// its cgroup.
+std::vector<std::string> cgroup_folders(std::string_view cgroups, std::string_view controller);
 // Returns the quota in the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number for "max".
 double cores_of_cpu_max(const std::string& text);
 

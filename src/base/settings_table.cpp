@@ -359,6 +359,62 @@ constexpr Setting kEnvironment[] = {
      .help = "Start ranks without torchrun's variables, such as RANK and MASTER_ADDR."},
 };
 
+constexpr Setting kBinding[] = {
+    {.key = "bind_to",
+     .flags = "--bind-to",
+     .aliases = "-bind-to,--numa-binding,--numa_binding",
+     .config_key = "binding.to",
+     .variable = "HOROVOD_BIND_TO",
+     .value = "OBJECT",
+     .default_value = "none",
+     .choices = "none,auto,numa,socket,gpu,core",
+     .takes_others = true,
+     .help = "Bind each rank to CPUs: a NUMA node, a socket, those near its GPU, or cores of its "
+             "own; auto: GPU or "
+             "NUMA node."},
+    {.key = "map_by",
+     .flags = "--map-by",
+     .aliases = "-map-by",
+     .config_key = "binding.map_by",
+     .variable = "HOROVOD_MAP_BY",
+     .value = "RULE",
+     .default_value = "slot",
+     .help = "Number of ranks on each NUMA node, ppr:N:numa, and of cores of each rank, :PE=N, as "
+             "in mpirun."},
+    {.key = "cpus_per_rank",
+     .flags = "--cpus-per-rank",
+     .aliases = "--cpus-per-proc",
+     .config_key = "binding.cpus_per_rank",
+     .variable = "HOROVOD_CPUS_PER_RANK",
+     .type = kInt,
+     .value = "N",
+     .default_value = "1",
+     .range = NumberRange{1, 8192},
+     .help = "Cores of each rank; implies --bind-to core."},
+    {.key = "cpu_list",
+     .flags = "--cpu-list",
+     .aliases = "--cpu-set",
+     .config_key = "binding.cpu_list",
+     .variable = "HOROVOD_CPU_LIST",
+     .value = "CPUS[;CPUS...]",
+     .help = "Bind ranks to CPUs by number, such as '0-3;4-7' for the first and the second rank of "
+             "each host."},
+    {.key = "no_smt",
+     .flags = "--no-smt",
+     .config_key = "binding.no_smt",
+     .variable = "HOROVOD_NO_SMT",
+     .type = kFlag,
+     .help = "Bind to the first hardware thread of each core."},
+    {.key = "report_bindings",
+     .flags = "--report-bindings",
+     .aliases = "-report-bindings",
+     .config_key = "binding.report",
+     .variable = "HOROVOD_REPORT_BINDINGS",
+     .type = kFlag,
+     .help = "Print the CPUs of each rank before the ranks start; without a command, start nothing "
+             "else."},
+};
+
 constexpr Setting kOutput[] = {
     {.key = "stdin",
      .flags = "--stdin",
@@ -1115,10 +1171,10 @@ constexpr auto joined(const std::array<Setting, N>&... topics) {
 constexpr auto kTable =
     joined(in("job", kJob), in("hosts", kHosts), in("elastic", kElastic), in("ssh", kSsh),
            in("network", kNetwork), in("join", kJoin), in("environment", kEnvironment),
-           in("output", kOutput), in("end", kEnd), in("launcher", kLauncher), in("tuning", kTuning),
-           in("autotune", kAutotune), in("stall", kStall), in("timeline", kTimeline),
-           in("libraries", kLibraries), in("logging", kLogging), in("questions", kQuestions),
-           in("identity", kIdentity));
+           in("binding", kBinding), in("output", kOutput), in("end", kEnd),
+           in("launcher", kLauncher), in("tuning", kTuning), in("autotune", kAutotune),
+           in("stall", kStall), in("timeline", kTimeline), in("libraries", kLibraries),
+           in("logging", kLogging), in("questions", kQuestions), in("identity", kIdentity));
 
 constexpr const char* kOtherVariables[] = {
     // Agents set these variables for ranks and helpers.
@@ -1127,6 +1183,8 @@ constexpr const char* kOtherVariables[] = {
     "HOROVOD_PMIX_HOSTS",
     "HOROVOD_PMIX_RANKS",
     "HOROVOD_RESULT_KEY",
+    "HOROVOD_BOUND_CPUS",
+    "HOROVOD_NUMA_NODE",
     // Run-time and build-time variables of the original Horovod.
     "HOROVOD_CCL_BGT_AFFINITY",
     "HOROVOD_SECRET_KEY",

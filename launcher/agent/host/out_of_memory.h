@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
 namespace hvd::launcher {
@@ -13,7 +12,5 @@ std::optional<uint64_t> out_of_memory_kills();
 
 // Returns the number after "oom_kill" in memory.events or memory.oom_control.
 std::optional<uint64_t> parse_oom_kills(std::string_view text);
-// Returns the cgroup path from the text of /proc/self/cgroup, for cgroup v2 or v1.
-std::string cgroup_path(std::string_view cgroups, bool is_v2);
 
 }  // namespace hvd::launcher

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/cores.h"
 #include "base/proc_file.h"
 #include "base/text.h"
 
@@ -54,38 +55,13 @@ uint64_t retransmits() {
 
 uint64_t throttled_microseconds(pid_t pid) {
   uint64_t most = 0;
-  for (const std::string& file : cpu_stat_files(read_proc_file(cat("/proc/", pid, "/cgroup")))) {
-    const std::string stat = read_proc_file(file);
+  for (const std::string& folder :
+       cgroup_folders(read_proc_file(cat("/proc/", pid, "/cgroup")), "cpu")) {
+    const std::string stat = read_proc_file(folder + "/cpu.stat");
     most = std::max(
         {most, line_value(stat, "throttled_usec"), line_value(stat, "throttled_time") / 1000});
   }
   return most;
-}
-
-std::vector<std::string> cpu_stat_files(std::string_view cgroups) {
-  std::string folder;
-  size_t root = 0;  // length of the path of the hierarchy's root
-  while (!cgroups.empty()) {
-    // A line is "0::/PATH" or "4:cpu,cpuacct:/PATH".
-    const std::string_view line = take_line(cgroups);
-    const size_t names_at = line.find(':') + 1, names_end = line.find(':', names_at);
-    if (names_at == 0 || names_end == std::string_view::npos) continue;
-    const std::string_view names = line.substr(names_at, names_end - names_at);
-    const std::string_view path = line.substr(names_end + 1);  // may contain ':'
-    if (!path.starts_with('/')) continue;
-    const bool is_cpu = std::ranges::count(split(names, ','), "cpu") > 0;
-    if (!is_cpu && !(names.empty() && folder.empty())) continue;
-    const std::string base = is_cpu ? cat("/sys/fs/cgroup/", names) : std::string("/sys/fs/cgroup");
-    root = base.size();
-    folder = cat(base, path == "/" ? "" : path);
-  }
-  std::vector<std::string> files;
-  while (root > 0 && folder.size() >= root) {
-    files.push_back(folder + "/cpu.stat");
-    if (folder.size() == root) break;
-    folder.resize(folder.rfind('/'));
-  }
-  return files;
 }
 
 HostPressure host_pressure() {

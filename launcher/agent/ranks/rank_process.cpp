@@ -88,6 +88,7 @@ bool is_without_format(const char* path) {
   }
   if (::dup2(needs.stdout_fd, STDOUT_FILENO) < 0) give_up(needs);
   if (::dup2(needs.stderr_fd, STDERR_FILENO) < 0) give_up(needs);
+  if (!apply_share(needs.command->share)) give_up(needs);
   if (::chdir(needs.command->working_directory.c_str()) != 0) give_up(needs);
   const char* const path = needs.command->path.c_str();
   ::execve(path, needs.argv.data(), needs.envp.data());

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/agent/binding/host_share.h"
 #include "launcher/agent/ranks/process_limits.h"
 #include "launcher/agent/ranks/side_by_side.h"
 #include "launcher/protocol/program.h"
@@ -25,6 +26,7 @@ struct RankCommand {
   rlimit descriptor_limit{};
   bool has_input = false;  // false: the rank's standard input is at end of file
   ProcessLimits limits{};  // replace the agent's limits
+  RankShare share{};       // its CPUs; its variables are in `environment`
 };
 
 struct RankProcess {

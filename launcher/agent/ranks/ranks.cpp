@@ -36,10 +36,12 @@ Ranks::~Ranks() {
 }
 
 void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
-                    const Environment& environment, const ProcessLimits& limits) {
+                    const Environment& environment, const ProcessLimits& limits, HostShare share) {
   const rlimit limit = raise_descriptor_limit();  // ranks get the former limit
   output_credit_ = output_credit;
+  share_ = std::move(share);
   for (const RankSpec& spec : job.ranks) {
+    const RankShare& own = share_.ranks[ranks_.size()];
     auto rank = std::make_unique<Rank>();
     rank->number = spec.rank;
     for (const OutputStream stream : {OutputStream::kStdout, OutputStream::kStderr}) {
@@ -48,7 +50,8 @@ void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::strin
     }
     ranks_.push_back(std::move(rank));
     commands_.push_back({program, job.command, job.working_directory,
-                         overlay(environment, spec.environment), limit, spec.has_input, limits});
+                         overlay(overlay(environment, own.environment), spec.environment), limit,
+                         spec.has_input, limits, own});
   }
   std::vector<int> numbers;
   for (const RankSpec& spec : job.ranks) numbers.push_back(spec.rank);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "launcher/agent/binding/host_share.h"
 #include "launcher/agent/host/process_activity.h"
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/link/outbox.h"
@@ -39,7 +40,7 @@ class Ranks {
 
   // `program`: the executable of the command on this host. `environment`: the environment of all ranks.
   void prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
-               const Environment& environment, const ProcessLimits& limits = {});
+               const Environment& environment, const ProcessLimits& limits, HostShare share);
   // `master_port`: where rank 0 of this host may listen, or 0. Starts the first ranks; returns the first error. The
   // caller must call start_more() while is_starting().
   Status start(uint16_t master_port, MoreEnvironment more);
@@ -129,6 +130,7 @@ class Ranks {
   net::EventLoop& loop_;
   Outbox& outbox_;
   std::function<void(pid_t, int)> on_other_;
+  HostShare share_;                    // holds the locks of the ranks' cores
   std::vector<RankCommand> commands_;  // the command of each rank, by index in ranks_
   std::vector<std::unique_ptr<Rank>> ranks_;
   SideBySide threads_;

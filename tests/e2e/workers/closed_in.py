@@ -4,6 +4,7 @@
     shm=SIZE     /dev/shm of that size, for example 64m or 4k
     no-peeking   ptrace, process_vm_readv and similar calls fail with EPERM, by seccomp
     half-a-core  half of a core, by the CPU controller of cgroup v2 or v1
+    one-cpu      the last CPU, by a cpuset of cgroup v1
 
 Exits with 77 and a line on standard output if this machine cannot make the restriction.
 """
@@ -47,6 +48,14 @@ def no_peeking():
     assert libc.ptrace(0, 0, 0, 0) == -1 and ctypes.get_errno() == EPERM
 
 
+def one_cpu():
+    group = pathlib.Path("/sys/fs/cgroup/cpuset") / os.environ["HVD_TEST_GROUP"]
+    group.mkdir()
+    (group / "cpuset.mems").write_text((group.parent / "cpuset.mems").read_text())
+    (group / "cpuset.cpus").write_text(str(max(os.sched_getaffinity(0))))
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
 def half_a_core():
     """All ranks of a job share one cgroup; the test passes its name."""
     name = os.environ["HVD_TEST_GROUP"]
@@ -71,6 +80,8 @@ def main():
             no_peeking()
         elif what == "half-a-core":
             half_a_core()
+        elif what == "one-cpu":
+            one_cpu()
         else:
             sys.exit(f"closed_in.py: {what}?")
     except OSError as error:

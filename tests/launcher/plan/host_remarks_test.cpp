@@ -103,6 +103,12 @@ TEST_CASE("hosts that differ are named in the one sentence, some of many") {
 
 TEST_CASE("hosts whose processes are bound to fewer cores than ranks are named") {
   CHECK(describe_binding({}).empty());
+  CHECK(describe_bindings({{"a", {0}, {""}}}).empty());
+  CHECK(describe_bindings({{"a", {0}, {"cpus 0"}}, {"b", {1, 2}, {"cpus 0", "cpus 1"}}}) ==
+        std::vector<std::string>{"rank 0 on a: cpus 0", "rank 1 on b: cpus 0",
+                                 "rank 2 on b: cpus 1"});
+  CHECK(describe_bindings({{"a", {0}, {"cpus 0"}}, {"b", {1}, {"cpus 0"}}}) ==
+        std::vector<std::string>{"local rank 0 on each of 2 hosts: cpus 0"});
   const std::string said = describe_binding({{"a", "1 of 8"}, {"b", "2 of 4"}});
   CHECK_MESSAGE(said.starts_with("ranks share 1 of 8 cores on a, 2 of 4 cores on b: "), said);
 }

@@ -10,13 +10,3 @@ TEST_CASE("the killer's count is found in the files of both kinds of cgroups") {
   CHECK_FALSE(parse_oom_kills(""));
   CHECK_FALSE(parse_oom_kills("oom_kill x\noom_killer 3\n"));
 }
-
-TEST_CASE("the cgroup of memory is found among all") {
-  const char* const both =
-      "9:name=systemd:/a\n4:memory:/jobs/7\n1:cpu,cpuacct:/c\n0::/user.slice\n";
-  CHECK(cgroup_path(both, false) == "/jobs/7");
-  CHECK(cgroup_path(both, true) == "/user.slice");
-  CHECK(cgroup_path("4:memory:/x:y\n", false) == "/x:y");
-  CHECK(cgroup_path("0::/only\n", false).empty());
-  CHECK(cgroup_path("no cgroup", true).empty());
-}

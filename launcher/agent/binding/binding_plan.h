@@ -1,0 +1,38 @@
+// Plans the CPUs of each rank of a host from its topology. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/agent/binding/host_topology.h"
+#include "launcher/protocol/binding_choice.h"
+
+namespace hvd::launcher {
+
+// The place of one rank.
+struct RankCpus {
+  std::vector<int> cpus{};  // ascending; empty: the rank is not bound
+  int node =
+      -1;  // the NUMA node of all its CPUs, where its memory is preferred; -1: several, or not bound
+  int gpu = -1;  // the number of its GPU among the host's visible ones; -1: not bound by a GPU
+};
+
+// Returns the places of `ranks` ranks. `taken`: the first CPUs of cores that other jobs have.
+Result<std::vector<RankCpus>> plan_binding(const BindingChoice& choice,
+                                           const HostTopology& topology, size_t ranks,
+                                           const std::set<int>& taken = {});
+
+// Returns the cores whose CPUs the place has.
+std::vector<const Core*> cores_of(const RankCpus& place, const HostTopology& topology);
+
+// Returns the number of cores of each rank, at least 1: ranks with a common core share it equally, and all ranks share
+// `quota`, the cores that the cgroup allows them at a time.
+std::vector<int> cores_of_ranks(const std::vector<RankCpus>& places, const HostTopology& topology,
+                                double quota);
+
+// Returns "cpus 0-1 (2 cores of socket 0), memory of node 0 [BB/BB][../..]", for example.
+std::string describe(const RankCpus& place, const HostTopology& topology);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,51 @@
+// Divides the CPUs of this host among its ranks before they start: their CPUs and their memory's node by --bind-to
+// (default none: those of the agent), and OMP_NUM_THREADS. Lives on the agent's loop.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "launcher/protocol/host_job.h"
+#include "launcher/protocol/program.h"
+
+namespace hvd::launcher {
+
+// The share of one rank.
+struct RankShare {
+  Environment environment{};          // variables in addition to those of all ranks
+  std::vector<unsigned long> cpus{};  // bits of its CPUs; empty: those of the agent
+  std::vector<unsigned long>
+      nodes{};  // bit of the NUMA node where memory is preferred; empty: the kernel's choice
+};
+
+struct HostShare {
+  Status status{};
+  std::vector<RankShare> ranks{};  // in the order of HostJob::ranks
+  uint32_t threads = 0;            // OMP_NUM_THREADS of all ranks that are not bound; 0: not set
+  Environment facts{};  // facts about this host for the launcher, by the keys of host_job.h
+  std::vector<UniqueFd> locks{};  // of the cores that only this job's ranks use, while it is open
+};
+
+// `environment`: the variables of the ranks; `own`: those of the agent.
+HostShare share_host(const HostJob& job, const Environment& environment, const Environment& own);
+
+// Returns the cores of each rank, at least 1. Returns 0, which sets no variable, if the host has one rank, or if
+// is_thread_count_chosen().
+uint32_t thread_share(const HostJob& job, const Environment& environment, double cores);
+
+// Returns whether `environment`, the environment of the ranks, already sets a number of threads, or the user disabled
+// OMP_NUM_THREADS.
+bool is_thread_count_chosen(const Environment& environment);
+
+// Reserves a core, named by its first CPU, for this process among all processes of this user that call this function in
+// its network namespace. Returns a closed descriptor if another process has it. The kernel ends the reservation when
+// the descriptor is closed, however the process ends.
+UniqueFd reserve_core(int cpu);
+
+// Gives the calling process its share. Call it in a new process, before it executes a program. Does not allocate
+// memory. Returns false, with errno, if the CPUs are no longer allowed.
+bool apply_share(const RankShare& share);
+
+}  // namespace hvd::launcher
