@@ -16,10 +16,11 @@ import logging
 import math
 import os
 import sys
+import threading
 import warnings
 import weakref
 import zlib
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple, Union
 
 from horovod import _identity, _native, _objects, _ops
 from horovod._ops import Dtype, Kind, Max
@@ -30,6 +31,8 @@ _ACTION, _STEPS = "HOROVOD_CHECK_REPLICAS", "HOROVOD_CHECK_REPLICAS_STEPS"
 _ACTIONS = ("off", "warn", "stop")
 _TOLERANCE = 1e-3  # relative to the norm, because different processors round differently
 PIECE = 1 << 20  # number of values compared at once
+_NUMBERS = 8  # numbers that carry the first characters of a text, 6 bytes each
+Options = List[Tuple[str, Union[float, str]]]
 _Differences = List[Tuple[str, Dict[int, List[float]], str]]  # the elements are: cause, values by rank, message
 
 
@@ -58,7 +61,9 @@ class Model(Protocol):
 
     def norm(self, parameter: Any) -> float: ...
 
-    def options(self) -> List[Tuple[str, float]]: ...
+    def options(self) -> Options:
+        """Returns the options that must be equal, with their names. The first one is the optimizer's class, if it is
+        known."""
 
 
 def _steps() -> List[int]:
@@ -82,8 +87,22 @@ def _action() -> str:
 class Check:
     """The check of one optimizer. The thread that calls `step` calls its functions."""
 
+    # Whether one thread counts reductions and broadcasts parameters, in the same order on all ranks.
+    follows_broadcasts = False
+    subject = "hvd.DistributedOptimizer"  # the object of the program that sentences name
+    remedy = (
+        "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) when the model is complete and its checkpoint "
+        "is loaded"
+    )
+    remedy_of_options = (
+        "call hvd.broadcast_optimizer_state(optimizer, root_rank=0) after a checkpoint is loaded"  # after "or"
+    )
+    # The program's line that a warning names if no frame of this thread belongs to the program.
+    line_of_program: Optional[Tuple[str, int]] = None
+
     def __init__(self, model: Model, process_set: ProcessSet) -> None:
         self._model, self._process_set = model, process_set
+        self._thread = 0  # the thread that began the last reduction with an exchange
         self._action = _action()
         self._listed = _steps()
         self._order = self._sent = _Message()
@@ -103,7 +122,7 @@ class Check:
         self._rounds_until = 0  # the reduction from which values are compared again
         self._has_sent_order = False
         self._order_name = self._name = ""  # names of the messages
-        self._options: List[Tuple[str, float]] = []  # the options sent last
+        self._options: Options = []  # the options sent last
         self._forget_exchanges()
 
     def _forget_exchanges(self) -> None:
@@ -122,6 +141,22 @@ class Check:
         self.next_count = self._following()
         self._is_due = self.is_open = True
 
+    def before_reduction(self) -> None:
+        """Does all that a reduction needs, for a framework that can wait for the other ranks before it sends the
+        requests."""
+        if self.is_open:
+            self.begin()
+            self.read_order()
+        self.count += 1
+        if self.count == self.next_count:
+            self.note_reduction()
+
+    def follow_broadcast(self) -> None:
+        """Called when this rank has received parameters: compares after the next reduction."""
+        is_ordered = self.follows_broadcasts and self._thread == threading.get_ident()
+        if self.count and self.next_count and is_ordered:  # the first message says whether an earlier one happened
+            self.next_count = self.count + 1
+
     def note_step(self) -> None:
         """Called after the optimizer's own step, if the check `is_open`: weights may differ while gradients are
         computed."""
@@ -132,6 +167,7 @@ class Check:
         """Called before each reduction, except one that continues an interrupted reduction, if the check `is_open`. If
         a signal handler raises meanwhile, the next call continues. Raises HorovodDisagreementError if replicas differ
         and HOROVOD_CHECK_REPLICAS=stop."""
+        self._thread = threading.get_ident()
         if not self._has_sent_order:
             self._send_order()
         if self.count:  # in the first reduction, the caller calls `read_order`
@@ -159,9 +195,9 @@ class Check:
             self._order_name = _ops.auto_name("allreduce.replicas.order", process_set)
         if not self._name:
             self._name = _ops.auto_name(f"allreduce.replicas.{order:08x}", process_set)
-        numbers = [_ACTIONS.index(self._action), 0, 0]
+        numbers = [_ACTIONS.index(self._action), 0, 0, int(_state["has_broadcast"])]
         if self._action != "off":
-            numbers[1:] = [zlib.crc32(repr(self._listed).encode()), order]
+            numbers[1:3] = [zlib.crc32(repr(self._listed).encode()), order]
         self._order = self._submit(self._order_name, _pairs(numbers), Dtype.INT64)
         self._has_sent_order = True
 
@@ -174,12 +210,16 @@ class Check:
     def _read_order(self) -> None:
         self._order.wait()
         order, self._order = self._order, _Message()
-        has_action, has_steps, has_order = order.agreements()
+        has_action, has_steps, has_order, has_broadcast = order.agreements()
         if not has_action or not has_steps:
             self.next_count = 0
-            raise HorovodDisagreementError(f"hvd.DistributedOptimizer: {self._words_about_settings(order)}")
+            raise HorovodDisagreementError(f"{self.subject}: {self._words_about_settings(order)}")
         if not has_order:
             self._find_order()
+        if has_broadcast and order.numbers[6] == 1 and self.next_count and self.count < 2:
+            self.next_count = 1
+            if self.count == 1:
+                self.note_reduction()
 
     def _words_about_settings(self, order: _Message) -> str:
         highest, lowest = order.numbers[0], ~order.numbers[1]
@@ -198,7 +238,12 @@ class Check:
         if found and all(order in orders for order, _ in found for _, orders in found):
             return  # several optimizers may reduce in different orders, for example in threads
         lists = [[name for names in order for name in names] for order, _ in found]
-        raise HorovodDisagreementError(_sentence_about_order(lists, self._ranks()))
+        if not found or not self._are_alike(lists):
+            raise HorovodDisagreementError(f"{self.subject}: {_words_about_order(lists, self._ranks())}")
+
+    def _are_alike(self, lists: List[List[str]]) -> bool:
+        """Returns whether the ranks can reduce although their parameters have other names or another order."""
+        return False
 
     # The exchanges after some of the reductions.
 
@@ -220,23 +265,25 @@ class Check:
         """Returns how replicas differ. All ranks call it after the same reduction, and get the same result."""
         has_values, has_options, has_parameters, has_lengths = agreements
         differences: _Differences = []
-        if not has_options and has_lengths and "options" in self._untold:
-            differences += self._compare_options()
+        if not has_options and "options" in self._untold:
+            differences += self._compare_options(self._options if has_lengths else self._options[:1])
         is_due = "values" in self._untold and self.count >= self._rounds_until
         if not has_values and has_parameters and is_due:
             differences += self._compare_values()
         return differences
 
-    def _compare_options(self) -> _Differences:
-        rows = self._rows("options", [value for _, value in self._options])
-        for index, (name, _) in enumerate(self._options):
-            groups = _groups({rank: row[index : index + 1] for rank, row in rows.items()})
+    def _compare_options(self, options: Options) -> _Differences:
+        lists = [_numbers_of(value) for _, value in options]
+        rows = self._rows("options", [number for numbers in lists for number in numbers])
+        start = 0
+        for (name, _), numbers in zip(options, lists):
+            groups = _groups({rank: row[start : start + len(numbers)] for rank, row in rows.items()})
+            start += len(numbers)
             if len(groups) > 1:
-                values = " and ".join(f"{value[0]:.6g} on {_words(ranks)}" for value, ranks in groups)
+                values = " and ".join(f"{_text_of(value)} on {_words(ranks)}" for value, ranks in groups)
                 words = (
                     f"the ranks have other options: {name} is {values}, and so their steps differ. Give all ranks the "
-                    "same options and number of scheduler steps, or call hvd.broadcast_optimizer_state(optimizer, "
-                    "root_rank=0) after a checkpoint is loaded"
+                    f"same options and number of scheduler steps, or {self.remedy_of_options}"
                 )
                 return [("options", rows, words)]
         return []
@@ -266,8 +313,7 @@ class Check:
         values = " and ".join(f"{rows[ranks[0]][2]:.6g} on {_words(ranks)}" for _, ranks in groups)
         words = (
             f"the ranks have other weights: the norm of {name} is {values} ({len(different)} of {len(parameters)} "
-            "parameters differ). Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) when the model is "
-            "complete and its checkpoint is loaded, and let no rank change weights, options or schedulers alone"
+            f"parameters differ). {self.remedy}, and let no rank change weights, options or schedulers alone"
         )
         return [("values", rows, words)]
 
@@ -294,10 +340,19 @@ class Check:
             if self._action == "stop":
                 raise HorovodDisagreementError(sentence)
             if _identity.rank() == min(rows):  # the other ranks have found the same differences
-                warnings.warn(sentence, RuntimeWarning, stacklevel=_level_of_program())
+                warnings.warn_explicit(sentence, RuntimeWarning, *self._line())
+
+    def _line(self) -> Tuple[str, int]:
+        """Returns the program's file and line that took the step."""
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").partition(".")[0] not in _FRAMEWORKS:
+                return frame.f_code.co_filename, frame.f_lineno
+            frame = frame.f_back
+        return self.line_of_program or (__file__, 0)
 
     def _place(self) -> str:
-        return f"hvd.DistributedOptimizer, after reduction {self.count}"
+        return f"{self.subject}, after reduction {self.count}"
 
     # The messages of the exchanges.
 
@@ -365,6 +420,26 @@ class _Message:
 
 
 _checks: weakref.WeakSet[Check] = weakref.WeakSet()
+_state = {"has_broadcast": False}  # whether parameters were broadcast since the ranks last changed
+_FRAMEWORKS = {"horovod", "torch", "jax", "optax", "mxnet", "keras", "tensorflow", "tf_keras", "contextlib"}
+
+
+def note_broadcast() -> None:
+    """Called by a framework when all ranks have received parameters."""
+    _state["has_broadcast"] = True
+    for check in list(_checks):
+        check.follow_broadcast()
+
+
+def _restart(process_set: int) -> None:
+    if process_set in (-1, 0):
+        _state["has_broadcast"] = False
+    for check in list(_checks):
+        if process_set in (-1, check._process_set.process_set_id):
+            check.restart()
+
+
+_ops.also_restart(_restart)
 
 
 def _number_of(order: List[List[str]]) -> int:
@@ -385,12 +460,18 @@ def _groups(rows: Dict[int, List[float]]) -> List[Tuple[List[float], List[int]]]
     return sorted(groups.values(), key=lambda group: -len(group[1]))[:4]
 
 
-def _level_of_program() -> int:
-    """Returns the stacklevel with which a warning of the caller names the program's line that took the step."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("horovod", "torch"):
-        level, frame = level + 1, frame.f_back
-    return level
+def _numbers_of(value: Union[float, str]) -> List[float]:
+    """Returns the numbers that carry an option in a message of floating-point numbers."""
+    if not isinstance(value, str):
+        return [float(value)]
+    text = value.encode()[: 6 * _NUMBERS].ljust(6 * _NUMBERS, b"\0")
+    return [float(int.from_bytes(text[6 * index : 6 * index + 6], "big")) for index in range(_NUMBERS)]
+
+
+def _text_of(numbers: List[float]) -> str:
+    if len(numbers) == 1:
+        return f"{numbers[0]:.6g}"
+    return b"".join(int(number).to_bytes(6, "big") for number in numbers).rstrip(b"\0").decode(errors="replace")
 
 
 def _words(ranks: Sequence[int]) -> str:
@@ -398,7 +479,7 @@ def _words(ranks: Sequence[int]) -> str:
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
-def _sentence_about_order(lists: Sequence[List[str]], ranks: Sequence[int]) -> str:
+def _words_about_order(lists: Sequence[List[str]], ranks: Sequence[int]) -> str:
     what = "the ranks reduce other parameters, or in another order"
     for rank, names in zip(ranks[1:], lists[1:]):
         if names != lists[0]:
@@ -411,6 +492,6 @@ def _sentence_about_order(lists: Sequence[List[str]], ranks: Sequence[int]) -> s
                 what = f"parameter {place} is {lists[0][place]} on rank {ranks[0]} and {names[place]} on rank {rank}"
             break
     return (
-        f"hvd.DistributedOptimizer: {what}; the ranks would wait for each other without end. Give all ranks the same "
+        f"{what}; the ranks would wait for each other without end. Give all ranks the same "
         "parameters in the same order, and freeze the same ones."
     )

@@ -11,11 +11,20 @@ from horovod import _ops
 from horovod._ops import Adasum, Max
 from horovod.torch._allreduce import allreduce_, allreduce_async_
 from horovod.torch._attributes import Attributes
+from horovod.torch._replicas import ReplicaCheck, ReplicaModel
 
 
 class AdasumMixin(Attributes):
     """A mixin before the user's optimizer class. The ranks combine the changes of their local steps instead of
     gradients, so any kind of optimizer works."""
+
+    _replicas: Optional[ReplicaCheck] = None  # the check; None until `compare_replicas`
+
+    def compare_replicas(self) -> None:
+        """Makes the check of the replicas."""
+        model = ReplicaModel()
+        model.watch(self)
+        self._replicas = ReplicaCheck(model, self.process_set)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes only the attribute: gradients accumulate until `step`, over any number of passes."""
@@ -39,6 +48,9 @@ class AdasumMixin(Attributes):
 
         All ranks must call it. A `closure` is evaluated by this rank alone.
         """
+        replicas = self._replicas
+        if replicas is not None and self.process_set.size() > 1:
+            replicas.before_reduction()
         named = [(name, param) for param, name in self._parameter_names.items() if param.requires_grad]
         with torch.no_grad():
             starts = [param.clone() for _, param in named]
@@ -54,6 +66,8 @@ class AdasumMixin(Attributes):
                     failure = failure or error
         if failure is not None:
             raise failure
+        if replicas is not None and replicas.is_open:
+            replicas.note_step()
         return loss
 
     def _agree_on_overflow(self, found: Dict[Any, torch.Tensor]) -> None:

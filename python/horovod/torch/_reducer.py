@@ -20,7 +20,7 @@ from horovod.torch._gradient_states import SteppedGradients, is_zero
 from horovod.torch._notice import Notice
 from horovod.torch._requests import Requests
 from horovod.torch._step import IDLE, IN_FLIGHT, INTERRUPTED, PASS, READ, READY, REDUCED, STEPPED, State, Step
-from horovod.torch._replicas import ReplicaCheck, ReplicaModel
+from horovod.torch._replicas import ReducerModel, ReplicaCheck
 from horovod.torch.compression import Compression
 
 _SEVERAL = -1  # a value of _recorder that stands for several threads
@@ -35,14 +35,7 @@ def _checks_copies() -> bool:
     return os.environ.get("HOROVOD_TORCH_CHECK_GRADIENTS", "0").strip().lower() in ("1", "true", "yes", "on")
 
 
-def _restart(process_set: int) -> None:
-    for reducer in _torch_calls.watchers():
-        if process_set in (-1, reducer.process_set.process_set_id):
-            reducer.replicas.restart()
-
-
 _ops.also_forget(_forget)
-_ops.also_restart(_restart)
 
 
 class GradientReducer:
@@ -82,7 +75,7 @@ class GradientReducer:
             compression, op, predivide_factor, sparse_as_dense, process_set, self._notice, self.names
         )
         self._copies = _checks_copies()
-        self.model = ReplicaModel(self)
+        self.model = ReducerModel(self)
         self.replicas = ReplicaCheck(self.model, process_set)
         _ddp.watch(self)
         _torch_calls.watch(self)

@@ -9,7 +9,7 @@ from typing import Any, List, Tuple
 import torch
 
 from horovod._library import library
-from horovod._replicas import PIECE, Check
+from horovod._replicas import PIECE, Check, Options
 from horovod.torch import _ddp
 
 _digest = library().hvd_digest
@@ -17,10 +17,9 @@ _OPTIONS = ("lr", "momentum", "weight_decay", "betas")
 
 
 class ReplicaModel:
-    """The parameters of a reducer, and the options of its optimizer. Refers to both weakly."""
+    """The parameters and the options of an optimizer, to which it refers weakly."""
 
-    def __init__(self, reducer: Any) -> None:
-        self._reducer = weakref.ref(reducer)
+    def __init__(self) -> None:
         self._optimizer: Any = lambda: None
 
     def watch(self, optimizer: torch.optim.Optimizer) -> None:
@@ -28,19 +27,18 @@ class ReplicaModel:
         self._optimizer = weakref.ref(optimizer)
 
     def order(self) -> List[List[str]]:
-        reducer: Any = self._reducer()
-        if reducer is None:
-            return []
-        return [[reducer.names[id(param)] for param in bucket.params] for bucket in reducer.buckets]
+        return [[name] for name, param in self._named() if param.requires_grad]
+
+    def _named(self) -> List[Tuple[str, torch.Tensor]]:
+        optimizer = self._optimizer()
+        return [] if optimizer is None else [(name, param) for param, name in optimizer._parameter_names.items()]
 
     def parameters(self) -> List[Tuple[str, torch.Tensor]]:
         """Returns parameters by name. Omits parts of larger tensors and parameters marked as local, which differ
         between ranks by design."""
-        reducer: Any = self._reducer()
         return [
-            (reducer.names[id(param)], param)
-            for _, params in reducer._added
-            for param in params
+            (name, param)
+            for name, param in self._named()
             if type(param) in (torch.Tensor, torch.nn.Parameter)
             and param.layout is torch.strided
             and param.device.type in ("cpu", "cuda")
@@ -73,11 +71,11 @@ class ReplicaModel:
         squares = (float(_piece(reals, start).square().sum()) for start in range(0, len(reals), PIECE))
         return math.sqrt(sum(squares))
 
-    def options(self) -> List[Tuple[str, float]]:
+    def options(self) -> Options:
         optimizer = self._optimizer()
         if optimizer is None:
             return []
-        found = []
+        found: Options = [("the class", type(optimizer).__name__)]
         for index, group in enumerate(optimizer.param_groups):
             for key in _OPTIONS:
                 value = group.get(key)
@@ -88,13 +86,32 @@ class ReplicaModel:
         return found
 
 
+class ReducerModel(ReplicaModel):
+    """The parameters of a reducer, to which it refers weakly."""
+
+    def __init__(self, reducer: Any) -> None:
+        super().__init__()
+        self._reducer = weakref.ref(reducer)
+
+    def order(self) -> List[List[str]]:
+        reducer: Any = self._reducer()
+        if reducer is None:
+            return []
+        return [[reducer.names[id(param)] for param in bucket.params] for bucket in reducer.buckets]
+
+    def _named(self) -> List[Tuple[str, torch.Tensor]]:
+        reducer: Any = self._reducer()
+        return [(reducer.names[id(param)], param) for _, params in reducer._added for param in params]
+
+
 # torch.compile of a step would trace the functions that the step calls.
 _untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)
 
 
 class ReplicaCheck(Check):
-    """The check of a reducer."""
+    """The check of a reducer, or of an optimizer whose steps the ranks combine."""
 
+    follows_broadcasts = True
     begin = _untraced(Check.begin)
     _read_order = _untraced(Check._read_order)
     _send = _untraced(Check._send)

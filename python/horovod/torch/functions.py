@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import torch
 
-from horovod import _objects, _ops
+from horovod import _objects, _ops, _replicas
 from horovod._frontend import allgather_object, broadcast_object  # noqa: F401, for users
 from horovod.torch import _devices
 from horovod.torch.mpi_ops import (
@@ -74,6 +74,7 @@ def broadcast_parameters(
                 f"tensor) pairs, not a {type(params).__name__}."
             ) from None
     _broadcast_all([entry for entry in entries if entry[1] is not None], root_rank)
+    _replicas.note_broadcast()
 
 
 class _Slot:

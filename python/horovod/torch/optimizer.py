@@ -324,7 +324,9 @@ def DistributedOptimizer(
         compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set
     )
     if steps_travel(op, process_set):
-        return _derive(optimizer, AdasumMixin, names, again, options)
+        combined = _derive(optimizer, AdasumMixin, names, again, options)
+        combined.compare_replicas()
+        return combined
     reducer = GradientReducer(
         compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set
     )
