@@ -480,7 +480,9 @@ def _words(ranks: Sequence[int]) -> str:
 
 
 def _words_about_order(lists: Sequence[List[str]], ranks: Sequence[int]) -> str:
-    what = "the ranks reduce other parameters, or in another order"
+    what = "the ranks reduce the same parameters by other requests, as with another compression or other groups"
+    if not lists:
+        what = "the ranks reduce other parameters, or in another order"
     for rank, names in zip(ranks[1:], lists[1:]):
         if names != lists[0]:
             alone = sorted(set(names) ^ set(lists[0]))

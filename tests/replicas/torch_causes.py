@@ -244,9 +244,127 @@ def a_frozen_base_that_differs(rank):
     train(model, distribute(model, sgd(model.parameters()), broadcast=False), rank)
 
 
-@warns(WEIGHTS)
+@warns("other options: the class is (SGD|Adagrad) on rank.* and (SGD|Adagrad) on rank")
 def another_class(rank):
     train_with(rank, make=sgd if rank else lambda params: torch.optim.Adagrad(params, lr=0.1))
+
+
+@warns(WEIGHTS)
+def another_class_that_changes_weights(rank):
+    train_with(rank, make=sgd if rank else lambda params: torch.optim.Adagrad(params, lr=0.1))
+
+
+@warns("after reduction 1: the ranks have other weights")
+def a_broadcast_of_the_first_layer(rank):
+    model = network(rank)
+    hvd.broadcast_parameters(model[0].state_dict(), root_rank=0)
+    train(model, distribute(model, sgd(model.parameters()), broadcast=False), rank)
+
+
+@warns("after reduction 6: the ranks have other weights")
+def a_broadcast_that_leaves_out_a_layer(rank):
+    """The ranks compare after the reduction that follows a broadcast."""
+
+    def each(model, optimizer, step):
+        if step == 4:
+            after(4, lambda model: model[2].reset_parameters())(model, optimizer, step)
+            hvd.broadcast_parameters(model[0].state_dict(), root_rank=0)
+
+    train_with(rank, each=each, steps=7)
+
+
+@warns(WEIGHTS)
+def lbfgs_from_other_weights(rank):
+    train_lbfgs(rank, seed=rank, broadcast=False)
+
+
+@warns("other options: lr of group 0")
+def lbfgs_with_another_learning_rate(rank):
+    train_lbfgs(rank, lr=0.1 + 0.1 * rank)
+
+
+def train_lbfgs(rank, seed=0, broadcast=True, lr=0.3):
+    model = network(seed)
+    optimizer = distribute(model, torch.optim.LBFGS(model.parameters(), lr=lr, max_iter=4), broadcast)
+    for step in range(4):
+
+        def closure(step=step):
+            optimizer.zero_grad()
+            x, y = batch(rank, step)
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+
+@warns(WEIGHTS)
+def adasum_from_other_weights(rank):
+    train_with(rank, op=hvd.Adasum, seed=rank, broadcast=False)
+
+
+@warns("other options: lr of group 0")
+def adasum_with_another_learning_rate(rank):
+    train_with(rank, op=hvd.Adasum, make=lambda params: sgd(params, lr=0.1 + 0.1 * rank))
+
+
+@warns(WEIGHTS)
+def a_scaler_and_other_weights(rank):
+    train_scaled(rank, seed=rank, broadcast=False)
+
+
+def train_scaled(rank, **options):
+    """Trains with GradScaler, which skips a step of an infinite gradient. Versions before 2.3 have none for the CPU."""
+    model = network(options.pop("seed", 0))
+    optimizer = distribute(model, sgd(model.parameters()), **options)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0) if hasattr(torch.amp, "GradScaler") else None
+    for step in range(8):
+        optimizer.zero_grad()
+        x, y = batch(rank, step)
+        loss = (model(x) - y).square().mean()
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+            continue
+        scaler.scale(loss * (torch.inf if (rank, step) == (0, 1) else 1.0)).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+@warns(WEIGHTS)
+def a_compiled_model_and_other_weights(rank):
+    train_compiled(rank, seed=rank, broadcast=False)
+
+
+def train_compiled(rank, seed=0, broadcast=True):
+    model = network(seed)
+    optimizer = distribute(model, sgd(model.parameters()), broadcast)
+
+    def step(number):
+        optimizer.zero_grad()
+        backward(compiled, rank, number)
+        optimizer.step()
+
+    compiled = torch.compile(model, backend="eager") if hasattr(torch, "compile") else model
+    for number in range(6):
+        step(number)
+
+
+@warns(WEIGHTS)
+def a_start_of_horovod_again_without_a_broadcast(rank):
+    train_restarted(rank, lambda model: model[0].weight.data.add_(rank))
+
+
+def train_restarted(rank, change):
+    """The ranks leave and start again, as in an elastic job."""
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    train(model, optimizer, rank, steps=3)
+    hvd.shutdown()
+    hvd.init()
+    change(model)
+    train(model, optimizer, rank)
 
 
 @warns(r"other options: lr of group 0 is 0.1 on rank.* 0.* and 0.2 on rank")
@@ -454,18 +572,27 @@ def noise_in_weights_during_a_pass(rank):
 
 @silent
 def lbfgs(rank):
-    model = network()
-    optimizer = distribute(model, torch.optim.LBFGS(model.parameters(), lr=0.3, max_iter=4))
-    for step in range(4):
+    train_lbfgs(rank, seed=rank)
 
-        def closure(step=step):
-            optimizer.zero_grad()
-            x, y = batch(rank, step)
-            loss = (model(x) - y).square().mean()
-            loss.backward()
-            return loss
 
-        optimizer.step(closure)
+@silent
+def a_learning_rate_in_a_tensor(rank):
+    train_with(rank, make=lambda params: sgd(params, lr=torch.tensor(0.125) if rank else 0.125))
+
+
+@silent
+def a_scaler(rank):
+    train_scaled(rank, seed=rank)
+
+
+@silent
+def a_compiled_model(rank):
+    train_compiled(rank, seed=rank)
+
+
+@silent
+def a_start_of_horovod_again(rank):
+    train_restarted(rank, lambda model: hvd.broadcast_parameters(model.state_dict(), root_rank=0))
 
 
 @silent
@@ -608,6 +735,16 @@ def a_check_that_is_off_on_some_ranks(rank):
 @fails("HOROVOD_CHECK_REPLICAS_STEPS differs between ranks")
 def other_reductions_to_compare_after(rank):
     train_with_variable(rank, "HOROVOD_CHECK_REPLICAS_STEPS", "2,5")
+
+
+@fails("(?i)op")
+def another_op(rank):
+    train_with(rank, op=hvd.Sum if rank else hvd.Average)
+
+
+@fails("the same parameters by other requests, as with another compression")
+def another_compression(rank):
+    train_with(rank, compression=hvd.Compression.fp16 if rank else hvd.Compression.none)
 
 
 @fails("(?i)shape")
