@@ -163,6 +163,22 @@ FfiError* execute(FfiCall* call) {
   return nullptr;
 }
 
+// Counts a reduction of a model. Before some reductions, Python compares the parameters, which are the arguments, and
+// this thread of XLA waits for the other ranks.
+FfiError* compare(FfiCall* call) {
+  const Compare compare_models = count_reduction(model_of(*call));
+  if (compare_models == nullptr) return nullptr;
+  std::vector<Parameter> parameters;
+  for (const FfiBuffer* array : arrays_of(call->arguments)) {
+    const auto bytes = static_cast<int64_t>(bytes_of(*array));
+    parameters.push_back({array->data, dtype_of_xla(array->dtype), bytes});
+  }
+  char error[kErrorSize] = "";
+  const int status = compare_models(model_of(*call), parameters.data(),
+                                    static_cast<int64_t>(parameters.size()), error, sizeof error);
+  return status == HVD_OK ? nullptr : error_of(*call->api, code_of(status), error);
+}
+
 // Returns whether XLA only asks for the interface version of the handler, as it does before its first call.
 bool is_question(FfiCall* call) {
   for (FfiExtension* at = call->extension; at != nullptr; at = at->next) {
@@ -184,4 +200,10 @@ extern "C" __attribute__((visibility("default"))) hvd::jax::FfiError* horovod_ja
     hvd::jax::FfiCall* call) {
   if (hvd::jax::is_question(call)) return nullptr;
   return hvd::jax::execute(call);
+}
+
+extern "C" __attribute__((visibility("default"))) hvd::jax::FfiError* horovod_jax_compare(
+    hvd::jax::FfiCall* call) {
+  if (hvd::jax::is_question(call)) return nullptr;
+  return hvd::jax::compare(call);
 }

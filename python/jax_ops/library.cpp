@@ -24,6 +24,19 @@ Compilations& compilations() {
   return *compilations;
 }
 
+// The counters of models, by number: the reductions so far, and the reduction before which the ranks compare. Python owns
+// the counters, and sets them while no program runs that counts the model's reductions.
+struct Models {
+  Mutex mutex;
+  std::map<int64_t, int64_t*> counters HVD_GUARDED_BY(mutex);
+  Compare compare HVD_GUARDED_BY(mutex) = nullptr;
+};
+
+Models& models() {
+  static Models* const models = new Models;
+  return *models;
+}
+
 struct Binding {
   Library library{};
   bool is_bound = false;
@@ -47,6 +60,15 @@ const char* description_of(const std::string& program) {
   return found == all.programs.end() ? nullptr : found->second.back().c_str();
 }
 
+Compare count_reduction(int64_t model) {
+  Models& all = models();
+  const MutexLock lock(all.mutex);
+  const auto found = all.counters.find(model);
+  if (found == all.counters.end()) return nullptr;
+  int64_t* const counter = found->second;
+  return ++counter[0] == counter[1] ? all.compare : nullptr;
+}
+
 int interface_minor() { return binding().minor; }
 
 }  // namespace hvd::jax
@@ -60,6 +82,15 @@ __attribute__((visibility("default"))) void horovod_jax_bind(const hvd::jax::Lib
   hvd::jax::binding().minor = std::min<int>(minor, hvd::jax::kFfiMinor);
   hvd::jax::binding().library = *library;
   hvd::jax::binding().is_bound = true;
+}
+
+// Counts the reductions of a model from now on. `counter`: two numbers that exist as long as the process.
+__attribute__((visibility("default"))) void horovod_jax_count(int64_t model, int64_t* counter,
+                                                              hvd::jax::Compare compare) {
+  hvd::jax::Models& all = hvd::jax::models();
+  const hvd::MutexLock lock(all.mutex);
+  all.counters[model] = counter;
+  all.compare = compare;
 }
 
 // Notes that JAX compiles a program of this name, which contains our operations.

@@ -24,6 +24,20 @@ const Library* library();
 // unknown to horovod_jax_note_compilation. The text exists as long as the process. Any thread.
 const char* description_of(const std::string& program);
 
+// A parameter of a model: its elements, which are contiguous, their hvd_dtype, and their size.
+struct Parameter {
+  const void* data;
+  int64_t dtype;
+  int64_t bytes;
+};
+
+// Compares the parameters of a model between ranks. Returns HVD_OK, or another status and writes an error.
+using Compare = int32_t (*)(int64_t model, const Parameter* parameters, int64_t count, char* error,
+                            int64_t error_size);
+
+// Counts a reduction of the model. Returns the function to call before this reduction, or NULL. Any thread.
+Compare count_reduction(int64_t model);
+
 // Returns the minor version of the FFI that this XLA accepts and this handler supports.
 int interface_minor();
 

@@ -23,13 +23,6 @@ constexpr int32_t kInt64 = 5;
 constexpr int32_t kFloat64 = 12;
 constexpr int32_t kToken = 17;
 
-int32_t dtype_of_xla(int32_t dtype) {
-  for (const auto& entry : kDtypes) {
-    if (entry.xla == dtype) return entry.horovod;
-  }
-  return -1;
-}
-
 template <typename Value>
 bool take(const FfiAttributes& attributes, int64_t index, int32_t dtype, Value* value) {
   if (attributes.types[index] != kFfiScalar) return false;
@@ -64,6 +57,22 @@ void read_attributes(const FfiAttributes& attributes, XlaRequest* request) {
 }
 
 }  // namespace
+
+int32_t dtype_of_xla(int32_t dtype) {
+  for (const auto& entry : kDtypes) {
+    if (entry.xla == dtype) return entry.horovod;
+  }
+  return -1;
+}
+
+int64_t model_of(const FfiCall& call) {
+  int64_t model = -1;
+  for (int64_t i = 0; i < call.attributes.size; ++i) {
+    const FfiBytes& name = *call.attributes.names[i];
+    if (std::string_view(name.data, name.size) == "model") take(call.attributes, i, kInt64, &model);
+  }
+  return model;
+}
 
 size_t size_of(int32_t dtype) {
   for (const auto& entry : kDtypes) {

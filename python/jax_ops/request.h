@@ -29,11 +29,16 @@ struct XlaRequest {
 
 XlaRequest read_request(const FfiCall& call);
 
+// Returns the model whose replicas a call compares; -1 if the call does not name a model.
+int64_t model_of(const FfiCall& call);
+
 // Returns the arrays among the arguments or results of a call. The token that orders a program's calls is not an array.
 std::vector<const FfiBuffer*> arrays_of(const FfiValues& values);
 
 // bytes_of() returns the size in bytes of a tensor, size_of() that of an element of an hvd_dtype.
 size_t bytes_of(const FfiBuffer& buffer);
 size_t size_of(int32_t dtype);
+// Returns the hvd_dtype of XLA's element type, or -1.
+int32_t dtype_of_xla(int32_t dtype);
 
 }  // namespace hvd::jax

@@ -17,6 +17,8 @@
 #include "python/jax_ops/xla_ffi.h"
 
 extern "C" hvd::jax::FfiError* horovod_jax_execute(hvd::jax::FfiCall* call);
+extern "C" hvd::jax::FfiError* horovod_jax_compare(hvd::jax::FfiCall* call);
+extern "C" void horovod_jax_count(int64_t model, int64_t* counter, hvd::jax::Compare compare);
 extern "C" void horovod_jax_bind(const hvd::jax::Library* library, int32_t minor);
 extern "C" void horovod_jax_note_compilation(const char* program);
 
@@ -109,9 +111,7 @@ FfiBytes copied(std::array<char, 16>& memory, const char* text) {
   return {memory.data(), std::strlen(text)};
 }
 
-// Calls the handler with a frame that is freed at return, like XLA's description.
-FfiError* call_handler(hvd_op_kind kind, float* input, float* output,
-                       std::array<int64_t, 2> shape) {
+const FfiApi* api() {
   static const FfiApi api = [] {
     FfiApi made{};
     made.error_create = create_error;
@@ -120,6 +120,12 @@ FfiError* call_handler(hvd_op_kind kind, float* input, float* output,
     made.future_set_error = set_error;
     return made;
   }();
+  return &api;
+}
+
+// Calls the handler with a frame that is freed at return, like XLA's description.
+FfiError* call_handler(hvd_op_kind kind, float* input, float* output,
+                       std::array<int64_t, 2> shape) {
   auto frame = std::make_unique<Frame>();
   frame->input_dims = {2, 1};
   frame->output_dims = shape;
@@ -136,7 +142,7 @@ FfiError* call_handler(hvd_op_kind kind, float* input, float* output,
   frame->name_items = {&frame->names[0], &frame->names[1], &frame->names[2]};
   frame->items = {&frame->kind_scalar, &frame->values[0], &frame->values[1]};
   FfiCall call{};
-  call.api = &api;
+  call.api = api();
   call.arguments = {sizeof call.arguments, nullptr, 1, nullptr, frame->arguments.data()};
   call.results = {sizeof call.results, nullptr, 1, nullptr, frame->results.data()};
   call.attributes = {
@@ -146,6 +152,23 @@ FfiError* call_handler(hvd_op_kind kind, float* input, float* output,
   std::memset(static_cast<void*>(frame.get()), 0xa5, sizeof *frame);
   if (failed == nullptr) CHECK(call.future != nullptr);
   return failed;
+}
+
+// Calls the handler that counts the reductions of a model with one parameter.
+FfiError* call_comparison(int64_t model, float* values) {
+  std::array<char, 16> text{};
+  FfiBytes name = copied(text, "model");
+  std::array<int64_t, 2> dims{2, 1};
+  FfiBuffer buffer{sizeof(FfiBuffer), nullptr, 11, values, 2, dims.data()};
+  FfiScalar scalar{5, &model};
+  std::array<void*, 1> arguments{&buffer}, items{&scalar};
+  std::array<int32_t, 1> types{kFfiScalar};
+  std::array<FfiBytes*, 1> names{&name};
+  FfiCall call{};
+  call.api = api();
+  call.arguments = {sizeof call.arguments, nullptr, 1, nullptr, arguments.data()};
+  call.attributes = {sizeof call.attributes, nullptr, 1, types.data(), names.data(), items.data()};
+  return horovod_jax_compare(&call);
 }
 
 void complete_and_await() {
@@ -215,4 +238,27 @@ TEST_CASE("a submission names its program, and how often it was compiled") {
   CHECK(submitted() == "jit_step");
   horovod_jax_note_compilation("jit_step");
   CHECK(submitted() == "jit_step; this rank compiled the program again (compilation 2)");
+}
+
+TEST_CASE("a comparison gets the parameters before the reduction that the counter names") {
+  start();
+  std::array<int64_t, 2> counter{0, 3};
+  std::array<float, 2> values{1, 2};
+  const Compare compare = [](int64_t model, const Parameter* parameters, int64_t count, char* error,
+                             int64_t) -> int32_t {
+    const bool is_right = model == 7 && count == 1 && parameters[0].bytes == 8 &&
+                          parameters[0].dtype == HVD_FLOAT32 &&
+                          static_cast<const float*>(parameters[0].data)[1] == 2;
+    std::strcpy(error, is_right ? "they differ" : "wrong parameters");
+    return HVD_INVALID_ARGUMENT;
+  };
+  CHECK(call_comparison(7, values.data()) == nullptr);  // unknown model
+  horovod_jax_count(7, counter.data(), compare);
+  CHECK(call_comparison(7, values.data()) == nullptr);
+  CHECK(call_comparison(7, values.data()) == nullptr);
+  CHECK(runtime->error == "");
+  CHECK(call_comparison(7, values.data()) != nullptr);
+  CHECK(runtime->error == "Horovod: they differ");
+  CHECK(call_comparison(7, values.data()) == nullptr);
+  CHECK(counter[0] == 4);
 }

@@ -81,14 +81,10 @@ def _devices_of(ctx: Any) -> int:
 def _lower_to_handler(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
     _check_devices(request, _devices_of(ctx))
     program = _program_of(ctx)
-    lowering = jax.ffi.ffi_lowering(_native.TARGET, has_side_effect=True)
-    count = len(ctx.tokens_in)  # 0 for a call without an order
-    tokens = [_core.abstract_token] * count
-    inner = ctx.replace(avals_in=[*tokens, *ctx.avals_in], avals_out=[*tokens, *ctx.avals_out])
-    results = lowering(
-        inner,
-        *(token for _, token in ctx.tokens_in.items()),
-        *operands,
+    return call_handler(
+        ctx,
+        _native.TARGET,
+        operands,
         kind=numpy.int64(request.kind),
         program=program.name,
         name=request.full_name(_base_name(ctx, program, request)),
@@ -98,13 +94,27 @@ def _lower_to_handler(ctx: Any, *operands: Any, request: Request, shapes: Any) -
         prescale=numpy.float64(request.prescale),
         postscale=numpy.float64(request.postscale),
     )
+
+
+def call_handler(ctx: Any, target: str, operands: Sequence[Any], **attributes: Any) -> Any:
+    """Lowers a call of a native handler, in the order of the program's calls."""
+    lowering = jax.ffi.ffi_lowering(target, has_side_effect=True)
+    count = len(ctx.tokens_in)  # 0 for a call without an order
+    tokens = [_core.abstract_token] * count
+    inner = ctx.replace(avals_in=[*tokens, *ctx.avals_in], avals_out=[*tokens, *ctx.avals_out])
+    results = lowering(
+        inner,
+        *(token for _, token in ctx.tokens_in.items()),
+        *operands,
+        **attributes,
+    )
     if count:
         _set_token(ctx, results[0])
     return results[count:]
 
 
 def _set_token(ctx: Any, token: Any) -> None:
-    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_ordered_effect: token})))
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({ordered_effect: token})))
 
 
 def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
@@ -124,7 +134,7 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
     lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True), multiple_results=True)
     # Order the callback by the token of our effect, instead of the token of io_callback's effect.
-    inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_ordered_effect)}))
+    inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(ordered_effect)}))
     results = lowering(inner, *operands)
     _set_token(ctx, inner.tokens_out.get(_io_effect))
     return results
@@ -143,12 +153,21 @@ def _make_primitive(lower: Callable[..., Any], effect: Callable[[], Any], **lowe
 
     made.def_effectful_abstract_eval(abstract)
     made.def_impl(run_now)
+    register_lowering(made, lower, **lowering)
+    _derivatives.register(made)
+    return made
+
+
+def register_lowering(primitive: Any, lower: Callable[..., Any], **lowering: Any) -> None:
     # Each call of a program has a unique name, so two calls must not share one lowering.
     if "cacheable" in inspect.signature(mlir.register_lowering).parameters:
         lowering["cacheable"] = False
-    mlir.register_lowering(made, lower, **lowering)
-    _derivatives.register(made)
-    return made
+    mlir.register_lowering(primitive, lower, **lowering)
+
+
+def has_order() -> bool:
+    """Returns whether the call that JAX traces now runs in the order of the program's calls."""
+    return _effect_of_handler() is ordered_effect
 
 
 def _effect_of_handler() -> Any:
@@ -156,7 +175,7 @@ def _effect_of_handler() -> Any:
     pmap_refuses_order = hasattr(pxla, "stage_parallel_callable") and not getattr(
         jax.config, "jax_pmap_shmap_merge", False
     )
-    return _unordered_effect if pmap_refuses_order and _core.get_axis_env().axis_sizes else _ordered_effect
+    return _unordered_effect if pmap_refuses_order and _core.get_axis_env().axis_sizes else ordered_effect
 
 
 (_io_effect,) = jax.make_jaxpr(lambda: io_callback(lambda: None, (), ordered=True))().effects
@@ -175,7 +194,7 @@ class UnorderedCollectiveEffect(effects.Effect):
         return "Horovod"
 
 
-_ordered_effect, _unordered_effect = CollectiveEffect(), UnorderedCollectiveEffect()
+ordered_effect, _unordered_effect = CollectiveEffect(), UnorderedCollectiveEffect()
 for _allowed in (
     effects.lowerable_effects,
     effects.control_flow_allowed_effects,
@@ -196,7 +215,7 @@ def _begin_each_program_anew() -> None:
     first: Dict[Tuple[Any, ...], Any] = {}
 
     def get_token_input(self: Any, effect: Any, devices: Any) -> Any:
-        if effect is not _ordered_effect:
+        if effect is not ordered_effect:
             return take(self, effect, devices)
         key = tuple(devices)
         if key not in first:
@@ -204,7 +223,7 @@ def _begin_each_program_anew() -> None:
         return first[key]
 
     def set_token_result(self: Any, effect: Any, token: Any) -> None:
-        if effect is not _ordered_effect:
+        if effect is not ordered_effect:
             keep(self, effect, token)
 
     tokens.get_token_input, tokens.set_token_result = get_token_input, set_token_result
@@ -213,7 +232,7 @@ def _begin_each_program_anew() -> None:
 _begin_each_program_anew()
 _problem = _native.load()
 _primitive: Any = None if _problem else _make_primitive(_lower_to_handler, _effect_of_handler, platform="cpu")
-_callback_primitive: Any = _make_primitive(_lower_to_callback, lambda: _ordered_effect)
+_callback_primitive: Any = _make_primitive(_lower_to_callback, lambda: ordered_effect)
 
 
 def uses_ffi() -> bool:

@@ -13,7 +13,7 @@ import jax
 
 from horovod._library import library
 
-TARGET = "horovod"
+TARGET, COMPARISON = "horovod", "horovod_compare"  # collectives, and the comparison of replicas
 _handlers: List[ctypes.PyDLL] = []  # the handler's library, once XLA uses the handler
 # In the order of jax_ops/library.h.
 _FUNCTIONS = ["hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_release"]
@@ -52,6 +52,7 @@ def _register() -> None:
     native.horovod_jax_bind((ctypes.c_void_p * len(addresses))(*addresses), minor)
     try:
         ffi.register_ffi_target(TARGET, ffi.pycapsule(native.horovod_jax_execute), platform="cpu")
+        ffi.register_ffi_target(COMPARISON, ffi.pycapsule(native.horovod_jax_compare), platform="cpu")
     except Exception as error:
         raise ImportError(f"{where} does not take Horovod's handler: {error}.") from None
     _handlers.append(native)
@@ -61,6 +62,11 @@ def note_compilation(program: str) -> None:
     """Counts the compilations of a program, for stall reports."""
     if _handlers:
         _handlers[0].horovod_jax_note_compilation(program.encode())
+
+
+def count(model: int, counter: Any, compare: Any) -> None:
+    """Makes compiled programs count the reductions of a model and call `compare`, as in jax_ops/library.h."""
+    _handlers[0].horovod_jax_count(ctypes.c_int64(model), counter, compare)
 
 
 def load() -> Optional[str]:

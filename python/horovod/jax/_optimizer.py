@@ -7,11 +7,12 @@ from typing import Any, Optional
 import jax
 import numpy
 
-from horovod import _basics, _identity, _ops
+from horovod import _basics, _identity, _ops, _replicas
 from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
 from horovod.jax import _dropped, _values
 from horovod.jax._collectives import allreduce
+from horovod.jax._replicas import ReplicaCheck
 from horovod.jax._wrappers import deciding_wrapper
 from horovod.jax.compression import Compression, compress_all, decompress_all
 from horovod.numpy import _collectives as host
@@ -40,6 +41,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
     # One rank warns for all.
     if _basics.size() > 1 and _basics.rank() == (1 if root_rank == 0 else 0):
         _dropped.note(leaves, results)
+    _replicas.note_broadcast()
     return jax.tree_util.tree_unflatten(tree, results)
 
 
@@ -58,10 +60,11 @@ def _received(result: numpy.ndarray, leaf: Any) -> Any:
     return _values.like(result, leaf)
 
 
-def _check_place(process_set: ProcessSet) -> None:
-    """Raises NotImplementedError if this call of `update` would run on a part of the ranks only."""
+def _reduces(process_set: ProcessSet) -> bool:
+    """Returns whether other ranks may take part in this call of `update`. Raises NotImplementedError if it would run on
+    a part of the ranks only."""
     if not process_set.included() or (process_set.size() == 1 and not _identity.is_elastic()):
-        return
+        return False
     wrapper = deciding_wrapper()
     if wrapper is not None:
         raise NotImplementedError(
@@ -69,6 +72,7 @@ def _check_place(process_set: ProcessSet) -> None:
             "update, so some ranks would reduce and others not; put it inside, where it sees the reduced gradients, "
             f"which are equal on all ranks: hvd.DistributedOptimizer({wrapper.inside})."
         )
+    return True
 
 
 def DistributedOptimizer(
@@ -103,10 +107,12 @@ def DistributedOptimizer(
     check_choices(op, compression)
     check_predivision(gradient_predivide_factor, op)
     id_of(process_set)
+    replicas = ReplicaCheck(process_set)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-        _check_place(process_set)
         leaves, tree = jax.tree_util.tree_flatten(updates)
+        if _reduces(process_set):
+            replicas.before_update(leaves, params)
         sent, contexts = compress_all(compression, leaves)
         reduced = allreduce(sent, name, op, 1.0 / gradient_predivide_factor, gradient_predivide_factor, process_set)
         leaves = decompress_all(compression, reduced, contexts)
