@@ -10,12 +10,13 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 import mxnet
 
-from horovod import _ops
+from horovod import _ops, _replicas
 from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
 from horovod._redirect import redirect
 from horovod.mxnet import _arrays, _engine
 from horovod.mxnet._collectives import allreduce_async, broadcast_async
+from horovod.mxnet._replicas import ReplicaCheck, TrainerModel, UpdateCheck
 from horovod.mxnet.compression import Compression
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
@@ -103,7 +104,7 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
             super().__setattr__(name, value)
 
     def __getstate__(self) -> Dict[str, Any]:
-        return self.__dict__.copy()
+        return {key: value for key, value in self.__dict__.items() if key != "_replicas"}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -118,12 +119,12 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Averages the gradients in place, then calls the optimizer's `update`. All ranks must call it."""
-        self._reduce(index, grad)
+        self._reduce(index, weight, grad)
         self._optimizer.update(index, weight, grad, state)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Averages as `update` does, then calls the optimizer's method."""
-        self._reduce(index, grad)
+        self._reduce(index, weight, grad)
         self._optimizer.update_multi_precision(index, weight, grad, state)
 
     def set_learning_rate(self, lr: float) -> None:
@@ -138,12 +139,17 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
         """Calls the optimizer's method."""
         self._optimizer.set_wd_mult(args_wd_mult)
 
-    def _reduce(self, index: Any, grad: Any) -> None:
+    def _reduce(self, index: Any, weight: Any, grad: Any) -> None:
         if not self._process_set.included() or self._process_set.size() == 1:
             return
-        pairs = list(zip(index, grad)) if isinstance(index, (list, tuple)) else [(index, grad)]
+        indices, weights, grads = (
+            (index, weight, grad) if isinstance(index, (list, tuple)) else ([index], [weight], [grad])
+        )
+        if "_replicas" not in self.__dict__:
+            self._replicas = UpdateCheck(self, self._process_set)
+        self._replicas.before_update(indices, weights)
         _average(
-            [(f"gradient.{number}", array) for number, array in pairs],
+            [(f"gradient.{number}", array) for number, array in zip(indices, grads)],
             self._num_groups,
             self._gradient_predivide_factor,
             self._process_set,
@@ -211,6 +217,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
             optimizer = optimizer._optimizer
         super().__init__(params, optimizer, optimizer_params=optimizer_params, kvstore=None)
         self._hvd = (compression, gradient_predivide_factor, prefix or "", num_groups, process_set)
+        self._replicas = ReplicaCheck(TrainerModel(self), process_set)
         self._is_reduced = False  # whether gradients were reduced since the last update
         _redirect_once()
         _trainers.add(self)
@@ -231,12 +238,15 @@ class DistributedTrainer(mxnet.gluon.Trainer):
     def _update(self, ignore_stale_grad: bool = False) -> None:
         self._is_reduced = False
         super()._update(ignore_stale_grad)
+        if self._replicas.is_open:
+            self._replicas.note_step()
 
     def _allreduce_grads(self) -> None:
         self._is_reduced = True
         compression, factor, prefix, num_groups, process_set = self._hvd
         if not process_set.included() or process_set.size() == 1:
             return
+        self._replicas.before_reduction()
         named, restored = [], []
         for index, param in enumerate(self._params):
             if param.grad_req == "null":
@@ -291,3 +301,4 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] 
             continue
         handles.append(broadcast_async(arrays[0], True, root_rank, full, global_process_set))
     _ops.run_all(handles)
+    _replicas.note_broadcast()
