@@ -164,6 +164,20 @@ def a_loop_inside_jit(rank):
 
 
 @warns(WEIGHTS)
+def an_optimizer_that_is_freed_while_programs_run(rank):
+    def start():
+        optimizer, weights = hvd.DistributedOptimizer(sgd()), network(rank)
+        step, state = jax.jit(step_of(optimizer)), optimizer.init(weights)
+        big = jax.jit(lambda x: jnp.linalg.matrix_power(x, 50))(jnp.full((700, 700), 1e-9)).sum()
+        for number in range(3):
+            x, y = batch(rank, number)
+            weights, state = step(weights, state, x + big, y)
+        return weights
+
+    jax.block_until_ready(start())
+
+
+@warns(WEIGHTS)
 def accumulation_around_ours(rank):
     optimizer = optax.MultiSteps(hvd.DistributedOptimizer(sgd()), 2)
     train(network(rank), optimizer, rank, steps=12)

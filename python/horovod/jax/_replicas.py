@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import logging
-import weakref
 import zlib
 from typing import Any, Dict, List, Tuple
 
@@ -29,8 +28,8 @@ from horovod.process_sets import ProcessSet
 
 _Named = List[Tuple[str, Any]]
 _numbers = itertools.count()
-_counters: List[Any] = []  # kept forever, because compiled programs may refer to them
-_models: Dict[int, Tuple[weakref.ReferenceType[ReplicaCheck], Tuple[str, ...]]] = {}  # check and names, by number
+# Checks and names of parameters, by model. Kept forever: a program may still run when the optimizer is freed.
+_models: Dict[int, Tuple[ReplicaCheck, Tuple[str, ...]]] = {}
 _DTYPES = {int(number): dtype for dtype, number in DTYPES.items()}
 _DTYPES[int(_ops.Dtype.BFLOAT16)] = numpy.dtype(jnp.bfloat16)
 
@@ -63,7 +62,6 @@ class ReplicaCheck(Check):
     def __init__(self, process_set: ProcessSet) -> None:
         # The number of reductions, and the reduction before which this check runs.
         self._counter = (ctypes.c_int64 * 2)(0, 1)
-        _counters.append(self._counter)
         self._number = next(_numbers)
         self._values = _Model()
         self._has_said = False
@@ -84,8 +82,7 @@ class ReplicaCheck(Check):
                 "without them; write update(gradients, state, params)."
             )
         elif not _compiled.is_tracing(*gradients):
-            self._counter[0] += 1
-            if self._counter[0] == self._counter[1]:
+            if self._count():
                 self.compare([(name, _values.on_host(leaf, name)) for name, leaf in _named(params)])
         elif not _compiled.uses_ffi() or not _compiled.has_order():
             self._say_once(
@@ -102,15 +99,15 @@ class ReplicaCheck(Check):
     def _trace(self, named: _Named) -> None:
         names = tuple(name for name, _ in named)
         model = self._number << 32 | zlib.crc32(repr(names).encode())
-        _models[model] = (weakref.ref(self), names)
+        _models[model] = (self, names)
         _native.count(model, self._counter, _compare)
         self.line_of_program = self._line()
         _primitive.bind(*[_values.traced(leaf, name) for name, leaf in named], model=model)
 
-    def count_and_compare(self, named: _Named) -> None:
+    def _count(self) -> bool:
+        """Counts a reduction. Returns whether the ranks exchange before it."""
         self._counter[0] += 1
-        if self._counter[0] == self._counter[1]:
-            self.compare(named)
+        return bool(self._counter[0] == self._counter[1])
 
     def compare(self, named: _Named) -> None:
         """Compares these parameters before the reduction that the counter has reached."""
@@ -155,10 +152,8 @@ def _array(parameter: Any) -> numpy.ndarray:
 )
 def _compare(model: int, parameters: Any, count: int, error: int, size: int) -> int:
     try:
-        reference, names = _models[model]
-        check = reference()
-        if check is not None:
-            check.compare([(name, _array(parameters[index])) for index, name in enumerate(names)])
+        check, names = _models[model]
+        check.compare([(name, _array(parameters[index])) for index, name in enumerate(names)])
     except BaseException as failure:
         text = str(failure).encode(errors="replace")[: size - 1]
         ctypes.memmove(error, text + b"\0", len(text) + 1)
@@ -167,15 +162,13 @@ def _compare(model: int, parameters: Any, count: int, error: int, size: int) -> 
 
 
 def _run_now(*arrays: Any, model: int) -> List[Any]:
-    reference, names = _models[model]
-    check = reference()
-    if check is not None:
-        check.count_and_compare([(name, numpy.asarray(array)) for name, array in zip(names, arrays)])
+    check, names = _models[model]
+    if check._count():
+        check.compare([(name, numpy.asarray(array)) for name, array in zip(names, arrays)])
     return []
 
 
 def _lower(ctx: Any, *operands: Any, model: int) -> Any:
-    ctx.module_context.keepalives.append(_models[model][0]())
     return _compiled.call_handler(ctx, _native.COMPARISON, operands, model=numpy.int64(model))
 
 

@@ -47,7 +47,8 @@ class TrainerModel(_Model):
         return [[f"gradient.{index}"] for index, param in enumerate(params) if param.grad_req != "null"]
 
     def parameters(self) -> List[Tuple[str, Any]]:
-        return _on_host([(param.name, param.list_data()[0]) for param in self._owner()._params if param._data])
+        trainer: Any = self._owner()
+        return _on_host([(param.name, param.list_data()[0]) for param in trainer._params if param._data])
 
 
 class UpdateModel(_Model):
