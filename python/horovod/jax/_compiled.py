@@ -114,7 +114,7 @@ def call_handler(ctx: Any, target: str, operands: Sequence[Any], **attributes: A
 
 
 def _set_token(ctx: Any, token: Any) -> None:
-    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({ordered_effect: token})))
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_ordered_effect: token})))
 
 
 def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
@@ -134,7 +134,7 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
     lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True), multiple_results=True)
     # Order the callback by the token of our effect, instead of the token of io_callback's effect.
-    inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(ordered_effect)}))
+    inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_ordered_effect)}))
     results = lowering(inner, *operands)
     _set_token(ctx, inner.tokens_out.get(_io_effect))
     return results
@@ -167,15 +167,15 @@ def register_lowering(primitive: Any, lower: Callable[..., Any], **lowering: Any
 
 def has_order() -> bool:
     """Returns whether the call that JAX traces now runs in the order of the program's calls."""
-    return _effect_of_handler() is ordered_effect
+    return effect_of_handler() is _ordered_effect
 
 
-def _effect_of_handler() -> Any:
+def effect_of_handler() -> Any:
     """Returns the effect of the call that JAX traces now."""
     pmap_refuses_order = hasattr(pxla, "stage_parallel_callable") and not getattr(
         jax.config, "jax_pmap_shmap_merge", False
     )
-    return _unordered_effect if pmap_refuses_order and _core.get_axis_env().axis_sizes else ordered_effect
+    return _unordered_effect if pmap_refuses_order and _core.get_axis_env().axis_sizes else _ordered_effect
 
 
 (_io_effect,) = jax.make_jaxpr(lambda: io_callback(lambda: None, (), ordered=True))().effects
@@ -194,7 +194,7 @@ class UnorderedCollectiveEffect(effects.Effect):
         return "Horovod"
 
 
-ordered_effect, _unordered_effect = CollectiveEffect(), UnorderedCollectiveEffect()
+_ordered_effect, _unordered_effect = CollectiveEffect(), UnorderedCollectiveEffect()
 for _allowed in (
     effects.lowerable_effects,
     effects.control_flow_allowed_effects,
@@ -215,7 +215,7 @@ def _begin_each_program_anew() -> None:
     first: Dict[Tuple[Any, ...], Any] = {}
 
     def get_token_input(self: Any, effect: Any, devices: Any) -> Any:
-        if effect is not ordered_effect:
+        if effect is not _ordered_effect:
             return take(self, effect, devices)
         key = tuple(devices)
         if key not in first:
@@ -223,7 +223,7 @@ def _begin_each_program_anew() -> None:
         return first[key]
 
     def set_token_result(self: Any, effect: Any, token: Any) -> None:
-        if effect is not ordered_effect:
+        if effect is not _ordered_effect:
             keep(self, effect, token)
 
     tokens.get_token_input, tokens.set_token_result = get_token_input, set_token_result
@@ -231,8 +231,8 @@ def _begin_each_program_anew() -> None:
 
 _begin_each_program_anew()
 _problem = _native.load()
-_primitive: Any = None if _problem else _make_primitive(_lower_to_handler, _effect_of_handler, platform="cpu")
-_callback_primitive: Any = _make_primitive(_lower_to_callback, lambda: ordered_effect)
+_primitive: Any = None if _problem else _make_primitive(_lower_to_handler, effect_of_handler, platform="cpu")
+_callback_primitive: Any = _make_primitive(_lower_to_callback, lambda: _ordered_effect)
 
 
 def uses_ffi() -> bool:

@@ -175,7 +175,7 @@ def _lower(ctx: Any, *operands: Any, model: int) -> Any:
 def _make_primitive() -> Any:
     made = core.Primitive("horovod_compare")
     made.multiple_results = True
-    made.def_effectful_abstract_eval(lambda *arrays, model: ([], {_compiled.ordered_effect}))
+    made.def_effectful_abstract_eval(lambda *arrays, model: ([], {_compiled.effect_of_handler()}))
     made.def_impl(_run_now)
     _compiled.register_lowering(made, _lower, platform="cpu")
     ad.primitive_jvps[made] = lambda primals, tangents, model: (made.bind(*primals, model=model), [])
