@@ -89,6 +89,8 @@ class Check:
 
     # Whether one thread counts reductions and broadcasts parameters, in the same order on all ranks.
     follows_broadcasts = False
+    # Whether `before_reduction` waits in the first reduction, and not before the second one.
+    waits_at_once = True
     subject = "hvd.DistributedOptimizer"  # the object of the program that sentences name
     remedy = (
         "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) when the model is complete and its checkpoint "
@@ -146,7 +148,8 @@ class Check:
         requests."""
         if self.is_open:
             self.begin()
-            self.read_order()
+            if self.waits_at_once:
+                self.read_order()
         self.count += 1
         if self.count == self.next_count:
             self.note_reduction()

@@ -22,6 +22,7 @@ class ReplicaCheck(Check):
     )
     remedy_of_options = "load the trainer's states on all ranks"
     follows_broadcasts = True
+    waits_at_once = False  # a step returns at once
 
 
 class _Model(ArrayModel):
