@@ -333,25 +333,6 @@ def train_scaled(rank, **options):
 
 
 @warns(WEIGHTS)
-def a_compiled_model_and_other_weights(rank):
-    train_compiled(rank, seed=rank, broadcast=False)
-
-
-def train_compiled(rank, seed=0, broadcast=True):
-    model = network(seed)
-    optimizer = distribute(model, sgd(model.parameters()), broadcast)
-
-    def step(number):
-        optimizer.zero_grad()
-        backward(compiled, rank, number)
-        optimizer.step()
-
-    compiled = torch.compile(model, backend="eager") if hasattr(torch, "compile") else model
-    for number in range(6):
-        step(number)
-
-
-@warns(WEIGHTS)
 def a_start_of_horovod_again_without_a_broadcast(rank):
     train_restarted(rank, lambda model: model[0].weight.data.add_(rank))
 
@@ -583,11 +564,6 @@ def a_learning_rate_in_a_tensor(rank):
 @silent
 def a_scaler(rank):
     train_scaled(rank, seed=rank)
-
-
-@silent
-def a_compiled_model(rank):
-    train_compiled(rank, seed=rank)
 
 
 @silent
