@@ -233,7 +233,9 @@ class Check:
     def _find_order(self) -> None:
         process_set = id_of(self._process_set)
         mine = self._model.order()
-        mine_too = [each._model.order() for each in list(_checks) if each._process_set == self._process_set]
+        # A check that has made several reductions is not the one for which another rank waits.
+        new = [each for each in list(_checks) if each._process_set == self._process_set and each.count < 2]
+        mine_too = [each._model.order() for each in new]
         try:
             found = _objects.allgather_object((mine, mine_too), f"{self._order_name}.names", process_set)
         except HorovodInternalError:
