@@ -170,6 +170,9 @@ int ask(const Kernel& kernel, int32_t* number, char* error) {
     case 3:
       *number = from.local_size();
       break;
+    case 5:
+      *number = is_due(process_set) ? 1 : 0;
+      return HVD_OK;
     default:
       return from.included(process_set, number, error, kErrorSize);
   }

@@ -47,6 +47,7 @@ struct Binding {
   Library library{};
   bool is_bound = false;
   std::map<std::pair<int32_t, std::string>, uint64_t> numbers HVD_GUARDED_BY(mutex);
+  std::map<int32_t, int64_t> reductions_left HVD_GUARDED_BY(mutex);  // by check of replicas
   std::string problem;
 };
 
@@ -155,6 +156,16 @@ std::string next_name(const char* prefix, int32_t process_set) {
   return "tf.noname." + std::to_string(++all.numbers[{process_set, prefix}]);
 }
 
+bool is_due(int32_t check) {
+  Binding& all = binding();
+  const MutexLock lock(all.mutex);
+  const auto at = all.reductions_left.find(check);
+  if (at == all.reductions_left.end()) return false;
+  if (at->second == 0) return true;
+  --at->second;
+  return false;
+}
+
 }  // namespace hvd::tensorflow
 
 // Functions that Python calls after it has loaded the library.
@@ -177,6 +188,22 @@ __attribute__((visibility("default"))) void horovod_tensorflow_forget_names(int3
   const hvd::MutexLock lock(all.mutex);
   for (auto at = all.numbers.begin(); at != all.numbers.end();) {
     at = process_set < 0 || at->first.first == process_set ? all.numbers.erase(at) : std::next(at);
+  }
+}
+
+__attribute__((visibility("default"))) int32_t horovod_tensorflow_is_due(int32_t check) {
+  return hvd::tensorflow::is_due(check) ? 1 : 0;
+}
+
+// Lets `left` reductions of a check run before the next one that is due. Forgets the check if `left` is negative.
+__attribute__((visibility("default"))) void horovod_tensorflow_count_down(int32_t check,
+                                                                          int64_t left) {
+  auto& all = hvd::tensorflow::binding();
+  const hvd::MutexLock lock(all.mutex);
+  if (left < 0) {
+    all.reductions_left.erase(check);
+  } else {
+    all.reductions_left[check] = left;
   }
 }
 }

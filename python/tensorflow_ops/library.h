@@ -44,7 +44,7 @@ struct Library {
   decltype(&::hvd_poll) poll;
   decltype(&::hvd_get_output) get_output;
   decltype(&::hvd_release) release;
-  // HorovodNumber's `what`: 0 rank, 1 local rank, 2 size, 3 local size, 4 included.
+  // HorovodNumber's `what`: 0 rank, 1 local rank, 2 size, 3 local size, 4 included; 5 is `is_due`.
   decltype(&::hvd_rank) rank;
   decltype(&::hvd_local_rank) local_rank;
   decltype(&::hvd_process_set_size) size;
@@ -57,6 +57,10 @@ const Library* library();
 
 // Returns `noname.<n>`: equal on all ranks of a process set that run their unnamed calls in the same order.
 std::string next_name(const char* prefix, int32_t process_set);
+
+// Called before each reduction with the number of its check of replicas. Returns whether Python must run first;
+// otherwise counts the reduction down. A graph of another process has no check here.
+bool is_due(int32_t check);
 
 constexpr size_t kErrorSize = 4096;
 

@@ -23,6 +23,7 @@ class Reduction(NamedTuple):
     scale_local_gradients: bool = True
     reduce_all: Any = None
     name: str = "keras.gradients"
+    before_reduction: Any = None  # the function of the check of replicas
 
     def checked(self, num_groups: int = 0) -> Reduction:
         """Returns itself. Raises ValueError with one sentence for invalid arguments."""
@@ -33,7 +34,11 @@ class Reduction(NamedTuple):
         return self
 
     def __call__(
-        self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None, local: AbstractSet[Any] = frozenset()
+        self,
+        grads: Sequence[Any],
+        variables: Optional[Sequence[Any]] = None,
+        local: AbstractSet[Any] = frozenset(),
+        optimizer: Any = None,
     ) -> List[Any]:
         results = list(grads)
         keys = [id(variable) for variable in variables or results]
@@ -44,6 +49,9 @@ class Reduction(NamedTuple):
                     results[i] = grad / self.process_set.size()
         factor = self.gradient_predivide_factor
         if shared:
+            if self.before_reduction is not None:
+                are_local = [key in local for key in keys]
+                self.before_reduction(self, variables or (), shared, are_local, optimizer)
             reduced = self.reduce_all(
                 [results[i] for i in shared],
                 self.name,

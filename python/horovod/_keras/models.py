@@ -8,7 +8,8 @@ import warnings
 from typing import Any, Dict, List, Optional
 
 from horovod._keras._frameworks import framework_of, major_of
-from horovod._keras.optimizer import distribute_in_place, is_distributed
+from horovod._keras import _replicas, loss_scale
+from horovod._keras.optimizer import Distributed, distribute_in_place, is_distributed
 
 
 def _knows(function: Any, argument: str) -> bool:
@@ -38,6 +39,7 @@ def prepare(keras: Any) -> None:
                 )
         result = compile_(self, *args, **kwargs)
         _without_xla(keras, self)
+        _watch(self)
         return result
 
     compile._hvd_prepared = True  # type: ignore[attr-defined]
@@ -59,6 +61,12 @@ def _without_xla(keras: Any, model: Any) -> None:
         )
 
 
+def _watch(model: Any) -> None:
+    for optimizer in loss_scale.wrapped(getattr(model, "optimizer", None)):
+        if isinstance(optimizer, Distributed):
+            _replicas.watch(model, optimizer)
+
+
 def load(
     keras: Any,
     filepath: Any,
@@ -73,4 +81,5 @@ def load(
     if getattr(model, "optimizer", None) is not None:
         distribute_in_place(keras, model.optimizer, plan)
         _without_xla(keras, model)
+        _watch(model)
     return model

@@ -11,6 +11,7 @@ import horovod.torch as hvd
 from horovod._keras import _dense
 from horovod._keras._dense import key_of  # noqa: F401
 from horovod._keras._frameworks import mark_allreduced
+from horovod._keras._replicas import Checks, VariableCheck
 from horovod.torch.compression import Compression  # noqa: F401
 
 
@@ -58,8 +59,22 @@ def _reduce_all(
     )
 
 
+_checks = Checks(VariableCheck, lambda variable: hasattr(variable, "numpy"))
+
+
+def _before_reduction(
+    reduction: Any, variables: Sequence[Any], reduced: Sequence[int], local: Sequence[bool], optimizer: Any
+) -> None:
+    check, chosen = _checks.find(reduction, variables, reduced, local, optimizer, lambda: f".{reduction.name}")
+    if check is not None:
+        if check.is_open:
+            check.variables.values = [variable.numpy() for variable in chosen]
+        check.before_reduction()
+        check.variables.values = ()
+
+
 def Reduction(*arguments: Any) -> _dense.Reduction:
-    return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
+    return functools.partial(_dense.Reduction, reduce_all=_reduce_all, before_reduction=_before_reduction)(*arguments)
 
 
 def is_traced(value: Any) -> bool:

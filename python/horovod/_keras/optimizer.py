@@ -85,7 +85,7 @@ class Distributed:
         reduction = self._hvd["reduction"]
         if hasattr(reduction, "name"):  # TensorFlow names gradients by tensors
             reduction = reduction._replace(name=f"keras.gradients.{self._hvd_name()}")
-        return reduction(grads, vars)
+        return reduction(grads, vars, optimizer=self)
 
     def _hvd_name(self) -> str:
         """Returns the name of this optimizer in requests: its class name, followed by a number unless the optimizer is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
+from typing import Any, Tuple
 
 import tensorflow as tf
 
@@ -27,7 +27,7 @@ _FUNCTIONS = [
 ]
 
 
-def _load() -> Any:
+def _load() -> Tuple[Any, ctypes.PyDLL]:
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_operations.so")
     if not os.path.exists(path):
         raise ImportError(f"{path} is missing: build or install Horovod anew.")
@@ -49,7 +49,10 @@ def _load() -> Any:
     native.horovod_tensorflow_bind((ctypes.c_void_p * len(addresses))(*addresses))
     native.horovod_tensorflow_forget_names.argtypes = [ctypes.c_int32]
     _ops.also_restart(native.horovod_tensorflow_forget_names)
-    return operations
+    native.horovod_tensorflow_is_due.argtypes = [ctypes.c_int32]
+    native.horovod_tensorflow_count_down.argtypes = [ctypes.c_int32, ctypes.c_int64]
+    native.horovod_tensorflow_count_down.restype = None
+    return operations, native
 
 
 def _run_in_any_order() -> None:
@@ -71,4 +74,5 @@ def _run_in_any_order() -> None:
         auto_control_deps._ALL_DENYLISTED_OPS |= ours
 
 
-operations = _load()
+operations, _library = _load()
+is_due, count_down = _library.horovod_tensorflow_is_due, _library.horovod_tensorflow_count_down

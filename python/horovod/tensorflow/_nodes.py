@@ -123,10 +123,14 @@ def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor], ignore
         scope = graph.get_name_scope()
         scoped = f"{scope}/{name}" if scope and not ignore_name_scope else name
         return _unique(graph, op, prefix + scoped)
-    source = re.sub(r"[^A-Za-z0-9_./-]", "_", getattr(tensors[0], "name", "") or "")
+    return _unique(graph, op, f"{prefix}{op}_{source_name(tensors[0])}")
+
+
+def source_name(tensor: Any) -> str:
+    """Returns the part of a request's name that comes from the name of the first tensor."""
+    source = re.sub(r"[^A-Za-z0-9_./-]", "_", getattr(tensor, "name", "") or "")
     # The names of captured constants are numbers, which also differ between ranks. Replace them.
-    source = re.sub(r"(^|/)\d+(_\d+)?$", r"\1captured", source)
-    return _unique(graph, op, f"{prefix}{op}_{source}")
+    return re.sub(r"(^|/)\d+(_\d+)?$", r"\1captured", source)
 
 
 # For each graph: the number of requests for each operation and name.
@@ -312,7 +316,8 @@ def alltoall(
 
 
 def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """Returns 0 rank, 1 local rank, 2 size, 3 local size or 4 included, evaluated when the graph runs."""
+    """Returns 0 rank, 1 local rank, 2 size, 3 local size, 4 included, or 5 whether the check of replicas with the
+    number `process_set` is due, evaluated when the graph runs."""
     if not tf.executing_eagerly():
         _refuse_xla("HorovodNumber")
     result = operations.horovod_number(what=what, process_set=process_set, name=name)

@@ -10,7 +10,7 @@ from horovod import _basics
 from horovod._compression import check_choices, check_predivision, checked_groups
 from horovod._ops import Adasum, Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-from horovod.tensorflow import _nodes, _reduced
+from horovod.tensorflow import _nodes, _reduced, _replicas
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce, reduce_dense
 from horovod.tensorflow.compression import Compression
 
@@ -71,15 +71,17 @@ class Reduction(NamedTuple):
         variables: Optional[Sequence[Any]] = None,
         local: AbstractSet[Any] = frozenset(),
         generic_names: bool = False,
+        optimizer: Any = None,
     ) -> List[Any]:
         """Returns the reduced gradients in order. None stays None. Gradients of variables whose keys are in `local`
         stay local, and are divided by the number of ranks if configured. `generic_names`: names depend on the
-        gradients' indices, not on tensor names. Raises ValueError for an unknown process set, even if all gradients
-        stay local."""
+        gradients' indices, not on tensor names. `optimizer`: applies the gradients, if it is known. Raises ValueError
+        for an unknown process set, even if all gradients stay local."""
         id_of(self.process_set)
         results = list(grads)
         keys = [key_of(v) for v in variables] if variables is not None else [None] * len(results)
-        _reduced.note(variables or (), [key in local for key in keys])
+        are_local = [key in local for key in keys]
+        _reduced.note(variables or (), are_local)
         shared = []
         for i, grad in enumerate(results):
             if grad is None:
@@ -91,11 +93,14 @@ class Reduction(NamedTuple):
                 results[i] = tf.convert_to_tensor(grad)
             shared.append(i)
         groups = self._groups(shared, keys, results)
-        for group in groups:
-            name = f"grad_{group[0]}" if generic_names else None
-            reduced = self._reduce([results[i] for i in group], len(groups) == 1, name)
-            for i, tensor in zip(group, reduced):
-                results[i] = tensor
+        is_named = not generic_names and not tf.executing_eagerly()
+        requests = [_nodes.source_name(results[group[0]]) for group in groups] if is_named else []
+        with _replicas.before_reduction(self, variables or (), shared, are_local, optimizer, requests):
+            for group in groups:
+                name = f"grad_{group[0]}" if generic_names else None
+                reduced = self._reduce([results[i] for i in group], len(groups) == 1, name)
+                for i, tensor in zip(group, reduced):
+                    results[i] = tensor
         return results
 
     def _scaled(self, grad: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Iterable, List, Optional
 
 import tensorflow as tf
 
-from horovod import _objects
+from horovod import _objects, _replicas
 from horovod._basics import rank, size  # noqa: F401, for scripts
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.tensorflow._collectives import (  # noqa: F401, all but one for scripts
@@ -50,7 +50,10 @@ def broadcast_variables(
         return None if tf.executing_eagerly() else tf.no_op()
     values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank, process_set=process_set)
     assigned = [target.assign(value) for target, value in zip(targets, values)]
-    return None if tf.executing_eagerly() else tf.group(*[one.op if hasattr(one, "op") else one for one in assigned])
+    if not tf.executing_eagerly():
+        return tf.group(*[one.op if hasattr(one, "op") else one for one in assigned])
+    _replicas.note_broadcast()
+    return None
 
 
 def broadcast_global_variables(root_rank: int) -> tf.Operation:

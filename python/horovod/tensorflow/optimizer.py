@@ -44,7 +44,7 @@ class _DistributedOptimizer(_V1):
 
     def _allreduce_grads(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
         """Reduces the gradients of a step; scripts replace it."""
-        return self._reduction(grads, vars, self._local)
+        return self._reduction(grads, vars, self._local, optimizer=self._optimizer)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
         """Returns the optimizer's gradients, reduced over all ranks; all ranks must call it."""
