@@ -235,6 +235,7 @@ environments() {
     DS_BUILD_OPS=0 addition torch-2.13 deepspeed deepspeed==0.19.8
     addition torch-2.13 lightning-fabric lightning-fabric==2.6.6
     addition torch-2.13 torchmetrics torchmetrics==1.9.0
+    environment deepmd tensorflow-cpu==2.21.0 deepmd-kit==3.2.0 mpi4py
   fi
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
@@ -315,7 +316,8 @@ name_environments() {
   if [[ -f build/venv-torch-newest/ready-transformers ]]; then
     export HVD_TEST_TRANSFORMERS=$HVD_TEST_NEWEST_TORCH
   fi
-  for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild rattler installers trackers; do
+  for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild rattler installers trackers \
+    deepmd; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done

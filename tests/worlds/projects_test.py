@@ -1,0 +1,86 @@
+#!/usr/bin/python3 -B
+"""Loops of other projects (projects.py), unmodified, train on two hosts to the weights of one process."""
+
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from harness import *
+from worlds_test import interpreter
+
+PROGRAM = pathlib.Path(__file__).resolve().parent / "projects.py"
+
+
+def weights(output):
+    return [json.loads(text) for text in re.findall(r"weights (.*)", output)]
+
+
+def check(name):
+    """Compares two ranks on two hosts with one process."""
+    python = interpreter(name)
+    if python is None:
+        raise Skip(f"no interpreter here has {name}")
+    environment = clean_environment()
+    job = Job("-np", 2, "-H", "a:1,b:1", python, PROGRAM, name, environment=environment)
+    job.ends_with(0, 400)
+    alone = subprocess.run([python, PROGRAM, name], env=environment, capture_output=True, text=True, timeout=400)
+    (one,), ranks = weights(alone.stdout) or [[]], weights(job.out)
+    expect(len(ranks) == 2 and ranks[0] == ranks[1] and one, f"{alone.stderr}\n{job.describe()}")
+    distance = max(abs(mine - other) for mine, other in zip(ranks[0], one))
+    print(f"{name}: the largest difference of {len(one)} weights is {distance:.0e}")
+    expect(len(ranks[0]) == len(one) and distance < 1e-9, job.describe())
+
+
+@world()
+def test_ignite_on_the_backend_horovod():
+    check("ignite")
+
+
+@world()
+def test_lightning():
+    check("lightning")
+
+
+@world()
+def test_trainer_of_transformers():
+    check("trainer")
+
+
+@world()
+def test_accelerate():
+    check("accelerate")
+
+
+@world()
+def test_deepmd_kit():
+    """Rank 0 trains on one frame, rank 1 on another; one process trains on both."""
+    python = os.environ.get("HVD_TEST_DEEPMD")
+    if not python:
+        raise Skip("HVD_TEST_DEEPMD names no Python that has DeePMD-kit")
+    folder = scratch("/etc")  # of this test's hosts
+    atoms = [python, pathlib.Path(__file__).with_name("atoms.py")]
+    subprocess.run([*atoms, "make", folder], check=True)
+    environment = clean_environment()
+    environment["PATH"] = f"{pathlib.Path(python).parent}:{environment['PATH']}"
+    trained = {}
+    for name, line in {
+        "ranks": "dp --tf train ../$HOROVOD_RANK.json",
+        "both": "dp --tf train ../both.json",
+        "0": "dp --tf train ../0.json",
+    }.items():
+        inside = f"mkdir -p {folder}/{name}$HOROVOD_RANK.out && cd {folder}/{name}$HOROVOD_RANK.out && {line}"
+        hosts = ("-np", 2, "-H", "a:1,b:1") if name == "ranks" else ("-np", 1)
+        job = Job(*hosts, "sh", "-c", inside, environment=environment)
+        job.ends_with(0, 400)
+        saved = subprocess.run([*atoms, "weights", f"{folder}/{name}0.out"], check=True, capture_output=True, text=True)
+        (trained[name],) = weights(saved.stdout)
+    distance, of_one_frame = (
+        max(abs(mine - other) for mine, other in zip(trained[name], trained["both"])) for name in ("ranks", "0")
+    )
+    print(f"{len(trained['both'])} weights: {distance:.0e}; with one frame {of_one_frame:.0e}")
+    expect(distance < 1e-9 < of_one_frame, f"{distance}, {of_one_frame}")
+
+
+if __name__ == "__main__":
+    main()
