@@ -327,7 +327,7 @@ bool Agent::announce_end(const OutsideSignal& signal) {
 }
 
 // Lets the ranks of an elastic job run until their next commit, after which the launcher ends them. Returns false if
-// the ranks have already had that time.
+// the job allows no time for it, or the ranks have already begun to leave.
 bool Agent::leave() {
   if (state_.now() == AgentState::kLeaving || job_.leave_grace_seconds == 0) return false;
   state_.move(AgentState::kLeaving, Deadline::after_seconds(job_.leave_grace_seconds));
@@ -416,8 +416,6 @@ void Agent::renew_lease() {
   if (state_.now() == AgentState::kIdle) return;
   watchdog_.expect_within(lease_.seconds() > 0 ? lease_.seconds() + kWatchdogMargin : 0);
 }
-
-// Executes orders from the launcher.
 
 void Agent::take(ByteView received) {
   parser_.feed(received);
@@ -604,8 +602,8 @@ Status Agent::open_listeners(uint32_t store_credit) {
   return reserve_master_port();
 }
 
-// Returns no addresses if no other host can need the environment, or if settings are invalid (open_listeners() reports
-// it).
+// Returns no addresses if no other host can need the environment, or if settings are invalid, which open_listeners()
+// reports.
 EnvironmentTransfer::Network Agent::transfer_network() const {
   if (job_.hosts < 2) return {};
   const auto ports = net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE"));

@@ -94,14 +94,15 @@ class Agent {
   // `is_given_up`: the launcher treats this host as lost.
   void lose_link(bool is_given_up = false);
   void renew_lease();
-  // Returns the exit status once the launcher knows the end of the job or the link is lost.
+  // Returns the exit status once the launcher knows the end of the job, or the job has ended after the loss of the
+  // link.
   std::optional<int> exit_status();
   void watch_over();
   void on_state_deadline();
   void finish_when_over();
   bool is_removing_staged_code();
   void finish(bool is_given_up);
-  // The members that have a deadline: each member has deadline() and on_deadline().
+  // The members with a deadline: the agent calls on_deadline() when deadline() has passed.
   auto timers() {
     return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, hold_, inspections_,
                     samples_, link_, host_preparation_.transfer(), independence_);

@@ -129,7 +129,6 @@ Status check_flags(const Options& options, const TokenPlace& token) {
   return {};
 }
 
-// Parses the command line.
 Result<Options> parse(int argc, char** argv) {
   Options options;
   TokenPlace token;

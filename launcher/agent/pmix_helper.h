@@ -1,6 +1,6 @@
 // Serves PMIx, and PMI-1 for MPICH, to the ranks of this host. The agent listens on two ports of 127.0.0.1, and passes
-// the port numbers to the ranks. The first connection starts the helper (launcher/pmix), an executable embedded in the
-// agent, because programs without MPI need no server. The agent closes connections of other users, because PMIx trusts
+// the port numbers to the ranks. The first connection starts the helper (launcher/pmix, an executable embedded in the
+// agent), because programs without MPI need no server. The agent closes connections of other users, because PMIx trusts
 // the uid that a client sends, and PMI-1 clients send no uid. Other connections wait until the helper has registered
 // the ranks, and are then relayed to it. If the helper fails, all connections are closed, so that MPI_Init fails, and
 // the report contains the reason. The agent owns this object. Lives on the agent's loop and never blocks it.
@@ -37,14 +37,14 @@ class PmixHelper {
       : loop_(loop), folder_(std::move(folder)), on_report_(std::move(on_report)) {}
   ~PmixHelper();
 
-  // Opens the ports and creates the folder if the job needs PMIx and this host has it. Returns whether it has opened
-  // them. `environment`: the helper's environment.
+  // Opens the ports and creates the folder, unless the job excludes PMIx or this host lacks it. Returns whether it has
+  // opened them. `environment`: the helper's environment.
   bool open(const HostJob& job, const Environment& environment);
   // Accepts connections after the call, if the ports are open and the launcher ordered PMIx. `store` is the store's
   // address for this host.
   void serve(const HostJob& job, const StartOrder& order, const std::string& store);
   // Returns the variables by which a rank finds PMIx, and the other variables that MPI needs; empty without PMIx. Keeps
-  // the user's values.
+  // the user's values of the latter.
   Environment environment_of(const Environment& rank, const StartOrder& order) const;
 
   // Returns whether a rank has connected, and the helper has started.
@@ -57,7 +57,6 @@ class PmixHelper {
   bool is_alone() const;
   // Lets the helper clean up and end. Kills it if called after its time limit.
   void end();
-  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const { return answer_by_.is_never() ? kill_at_ : answer_by_; }
   void on_deadline();
 

@@ -79,7 +79,8 @@ Status add_named(HostList& hosts, std::string_view name, int slots) {
   return hosts.add({std::string(name), "", slots});
 }
 
-// Returns the tasks of each node. If the variables lack them: an error if slots need them, else 1.
+// Returns the tasks of each node. If the variables lack them: a default, or an error if slots need them and no default
+// fits.
 Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix, size_t count,
                                                        bool are_needed) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
@@ -136,8 +137,8 @@ bool AllocationFinder::are_tasks_asked(const std::string& suffix) const {
   return false;
 }
 
-// Returns a node as a host. Without -np, its slots are the requested tasks, else its GPUs, else Slurm's tasks. An
-// explicit -np may use all resources of the node.
+// Returns a node as a host. Without -np and --slots-per-host, its slots are the requested tasks, else its GPUs, else
+// Slurm's tasks. An explicit -np may use all resources of the node.
 Host AllocationFinder::slurm_host(const std::string& name, int tasks, bool are_asked, int gpus,
                                   int cpus) const {
   Host host{name, "", tasks};

@@ -1,5 +1,5 @@
-// Reads the hosts of a scheduler's allocation from its environment variables: Slurm, LSF, PBS, SGE, and
-// on Kubernetes Volcano and the MPI Operator. Pure: reads through functions that the caller passes.
+// Reads the hosts of a scheduler's allocation from its environment variables: Slurm, LSF, PBS, SGE, OAR, Cobalt, and on
+// Kubernetes Volcano and the MPI Operator. Pure: reads through functions that the caller passes.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,6 @@ struct AllocationSources {
   };
   // A device if each such device is a slot: "gpu", "auto" or "cpu"; else empty.
   std::string device = {};
-  // The value of --slots-per-host, if given.
   std::optional<int> slots_per_host;
   // The user gives -np: slots are then tasks, and the plan may use more of a node's resources.
   bool has_num_proc = false;

@@ -1,4 +1,4 @@
-// The plan of --dry-run, as JSON and as a table. Pure.
+// The plan of --dry-run, as JSON and as a table. In a Slurm job, both functions run scontrol.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace hvd::launcher {
 
-// Returns {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. "env" has the slot's variables
-// that are known before a job exists, including variables of flags, but no job's number and no secret.
+// Returns {"size":8,"hosts":[...],"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. "env" has the
+// slot's variables that are known before a job exists, including variables of flags, but no job's number and no secret.
 std::string plan_as_json(const SlotPlan& plan, const LaunchSettings& settings);
 // Returns one line per host for people: its ranks, and the start method of its agent.
 std::string plan_as_table(const SlotPlan& plan, const LaunchSettings& settings);

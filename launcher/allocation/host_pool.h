@@ -36,7 +36,6 @@ class HostCooldown {
   HostCooldown(std::optional<CooldownRange> range, Random random)
       : range_(range), random_(std::move(random)) {}
 
-  // A failure that excludes the host.
   struct Exclusion {
     int failures = 0;             // number of failures of this host, including this failure
     std::optional<double> delay;  // seconds; nullopt: until the job ends
@@ -68,8 +67,8 @@ class HostCooldown {
   std::map<std::string, Record, std::less<>> records_;
 };
 
-// Returns "host b is not used again in this job, since a rank failed there;
-// --blacklist-cooldown-range LO HI ...", for example.
+// Returns "host b is not used again in this job, after a failure there; give --blacklist-cooldown-range ...", for
+// example.
 std::string about_exclusion(std::string_view host, const HostCooldown::Exclusion& exclusion);
 
 // The source of an elastic job's hosts, which determines whether more hosts may come later.
@@ -113,7 +112,7 @@ class HostPool {
   // Returns the earliest time after `now` at which another host may start; nothing: no host will.
   std::optional<Time> next_start(Time now) const;
 
-  // Reduces the host to this number of slots, on the order of a user.
+  // Reduces the host to this number of slots, because a user has requested it.
   void remove(const std::string& name, int slots);
   bool has_removals() const { return !removals_.empty(); }
   // Undoes all removals except those of hosts for which `stays` returns true.

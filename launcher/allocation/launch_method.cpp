@@ -38,7 +38,7 @@ SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step) {
 
 namespace {
 
-// Variables by which srun finds the job, and variables of SPANK plugins. Any other Slurm variable is a request of the
+// Variables by which srun finds the job. Any other Slurm variable, except those of SPANK plugins, is a request of the
 // job or of the site, which would change the step.
 constexpr std::string_view kOfTheJob[] = {
     "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER",
@@ -70,7 +70,7 @@ bool is_on_path(const char* program) {
 // The MPI Operator's script, whose kubectl does not forward standard input.
 constexpr std::string_view kKubexec = "/kubexec.sh";
 
-// Returns the command; the operator's script then runs `kubectl exec -i`.
+// Returns the command, changed so that the operator's script runs `kubectl exec -i`.
 std::string with_input(const std::string& command) {
   const std::string script = command.substr(0, command.find(' '));
   if (!script.ends_with(kKubexec)) return command;

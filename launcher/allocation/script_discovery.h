@@ -28,8 +28,8 @@ struct DiscoveryOutput {
 
 // Each line has a host or a list of hosts, in the forms of a hostfile: "a:2", "a slots=2", "a:2,b:2", "n[01-16]:8",
 // "[fd00::1]:2", or "a", which has `slots_alone` slots. Comments and blank lines are ignored. For a host with several
-// lines, the last line applies. An output without hosts is valid, and also "a:0". Words for a missing value (null,
-// None) name no host.
+// lines, the last line applies. An empty output is valid, and so is "a:0". Words for a missing value (null, None) name
+// no host.
 DiscoveryOutput parse_discovery_output(std::string_view text, int slots_alone = 1);
 
 struct DiscoveryScript {

@@ -185,8 +185,8 @@ Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
   };
   for (const Block::Line& line : block.lines)
     HVD_RETURN_IF_ERROR(add(line.names, line.resources, count_of(line.cpus)));
-  // A node that joined the running job has no separate line and no resources: Slurm adds no node to a job with
-  // resources.
+  // A node that joined the running job has no line of its own and no generic resources (GRES): Slurm does not add nodes
+  // to a job that has GRES.
   return add(block.all, "", 0);
 }
 

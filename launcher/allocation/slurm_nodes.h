@@ -26,7 +26,7 @@ struct SlurmNode {
 // has no nodes now.
 Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text, std::string_view job);
 
-// Runs scontrol for this job. An error states the reason of a failure.
+// Runs scontrol for this job.
 Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job);
 
 using SlurmVariables = std::function<std::optional<std::string>(std::string_view)>;

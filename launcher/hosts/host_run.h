@@ -136,17 +136,16 @@ class HostRun {
   // Returns the link to the prepared agent; null before. After the host's end the link remains, but is closed.
   AgentLink* link() const { return link_.get(); }
   void hold(std::shared_ptr<AgentLink> link);
-  // Returns the seconds since the agent's last answer. 0: the agent answers, or the host has no agent now.
+  // Returns the seconds since the agent's last answer. 0: less than two seconds, or the host has no agent now.
   double silence() const;
   // Returns whether the host has a running agent that is not silent.
   bool can_answer() const;
-  // Closes the link, if there is one.
   void close();
   // Destroys the link. Call before the destruction of the objects to which the link refers.
   void release() { link_.reset(); }
   // Call when the agent has started the ranks. Later messages may already have moved the host and its ranks further.
   void started();
-  // Call when the agent has ended its ranks by itself, because a user, a service manager or a scheduler needs the host.
+  // Call when the agent ends its ranks by itself, because a user, a service manager or a scheduler needs the host.
   void take_away() { is_taken_away_ = true; }
   bool is_taken_away() const { return is_taken_away_; }
   // Stores the agent's verdict whether the ranks work independently of each other (Finished::is_independent).

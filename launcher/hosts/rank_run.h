@@ -6,7 +6,7 @@
 //     starting ---------|
 //        | started      | end (of this rank alone)
 //     running ----------|
-//     running ----------|        Reports may arrive early: a rank in starting or running may move to in_init or
+//        | init         |        Reports may arrive early: a rank in starting or running may move to in_init or
 //     in_init ----------|        in_job. A rank in_job that calls hvd.init() again is in_init again.
 //        | met          |
 //     in_job -----------|
@@ -61,7 +61,7 @@ std::string_view to_string(RankCause cause);
 // Each state may move to gone. A process in asking may ask again.
 enum class PlaceState : uint8_t {
   kPlanned,    // the host's agent has not started
-  kHeld,       // the agent has started; the process must not wait for its place in hvd.init yet
+  kHeld,       // the agent is ready; the process is not started while ranks are assumed
   kStarting,   // the process has not requested a place
   kAsking,     // the process has requested its next place, and waits for the place
   kPreparing,  // hvd.init has returned a provisional place; no final request yet

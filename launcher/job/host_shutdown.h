@@ -18,7 +18,7 @@ class HostShutdown {
                std::function<void(HostRun&)> on_late);
 
   void end(HostRun& host);
-  // Ends all hosts. A second call may shorten the grace period. `signal`: as in AgentLink::end().
+  // Ends all hosts. A second call may shorten the grace period. `signal`: as in End.
   void end_all(double grace, int signal);
   // Call when all hosts are over.
   void cancel() { timer_.cancel(); }

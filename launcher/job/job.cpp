@@ -81,7 +81,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void start(HostRun& host) override;
   void end(HostRun& host) override;
   void end(RankRun& rank) override;
-  // A part or the policy calls this function.
   void end_job(int exit_code, const std::string& sentence, int rank) override;
 
   const Options& options() const override { return options_; }
@@ -157,7 +156,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   const int first_hosts_;               // the number of hosts with which the launch begins
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
-  bool is_ended_by_scheduler_ = false;  // its job has ended on a host
+  bool is_ended_by_scheduler_ = false;  // a scheduler has ended its job on a host
   JobInspector inspector_;
   std::optional<HostShutdown> shutdown_;  // set shortly before the ranks start
   std::optional<JobParts> parts_;         // set shortly before the ranks start
@@ -331,7 +330,7 @@ void JobLaunch::on_silence(int host, double seconds) {
   report(HostSilent{hosts_.host(host), seconds, limit});
 }
 
-// Abandons a host. If the host's agent still runs, it has ended its ranks by now.
+// Abandons a host. If the host's agent still runs, it has stopped its ranks by now, and ends them later.
 void JobLaunch::give_up(HostRun& host) {
   const double seconds = host.link()->pings().silence_seconds();
   expect_end(host);
@@ -404,7 +403,8 @@ JobEnd JobLaunch::run() {
   return end;
 }
 
-// Prints the cause, but nothing for a restart that did not start its ranks: it does not explain the end of the job.
+// Passes the cause to on_end, but not the cause of a restart that did not start its ranks: it does not explain the end
+// of the job.
 void JobLaunch::report_cause() {
   if (!events_.on_end || (generation_ > 0 && !phase_.has_started())) return;
   events_.on_end(printable(end_cause_.substr(0, end_cause_.find('\n')), 1000));
@@ -476,7 +476,7 @@ Status JobLaunch::find_places() {
   return {};
 }
 
-// Starts all agents. Returns 0, or the exit code if nothing was started on any host.
+// Starts all agents. Returns 0, or the exit code of a job that ends before its ranks start.
 net::Task<int> JobLaunch::prepare() {
   phase_.move(JobState::kReach);
   const HostStartup::Outcome hosts = co_await startup_.run(*output_);

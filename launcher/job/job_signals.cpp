@@ -14,10 +14,11 @@ namespace hvd::launcher {
 namespace {
 
 constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
-// The time limit for sending the message to the agents before the launcher suspends itself.
+// The time limit for the agents' answers before the launcher suspends itself.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
-// Returns whether this process is in the foreground of its terminal. A SIGTTOU of an earlier write may arrive there.
+// Returns whether this process is in the foreground of its terminal. A SIGTTOU of an earlier write may still arrive
+// then.
 bool is_in_foreground() {
   const pid_t own = ::getpgrp();
   return ::tcgetpgrp(STDOUT_FILENO) == own || ::tcgetpgrp(STDERR_FILENO) == own;

@@ -1,6 +1,6 @@
 // Handles the signals of the launcher while a job runs: forwards SIGUSR1, SIGUSR2 and SIGWINCH to all ranks, suspends
-// the job on SIGTSTP, and reports all other signals through `on_end`, which ends the job. Owns the signal set.
-// JobLaunch owns this object. Lives on the launch's loop.
+// the job on SIGTSTP and SIGTTOU, and reports SIGINT, SIGTERM and SIGHUP through `on_end`, which ends the job. Owns the
+// signal set. JobLaunch owns this object. Lives on the launch's loop.
 #pragma once
 
 #include <functional>

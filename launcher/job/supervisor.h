@@ -45,7 +45,7 @@ class Supervisor {
   struct LeftBy {
     LeftBy(int rank, std::string cause = {}) : rank(rank), cause(std::move(cause)) {}
     int rank;
-    std::string cause;  // the sentence about it if the peer may not have ended, or empty
+    std::string cause;  // a sentence, if the peer may not have ended; else empty
   };
   // Call when a rank has ended. The first failure ends the job. `left_by`: the rank whose exit caused the failure,
   // according to the report of this rank. If that rank fails within 2 s as well, its failure is the cause. `meanwhile`:
@@ -62,7 +62,6 @@ class Supervisor {
   // Call when a process of the rank joins a world. If the first world of a rank is not the job's world, the job
   // ends.
   Action on_joined(int rank, int world_rank, int world_size);
-  // Call when a host has answered a ping.
   Action on_answer(int host);
   // Call when the wait that kAwait requested is over.
   Action on_awaited();

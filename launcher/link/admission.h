@@ -1,6 +1,6 @@
-// Admits agents that connect to the launcher (horovod-agent --join): encrypts their links, reads the
-// agent's name and checks that it holds the token. JoinQueue calls admit() for each accepted
-// connection, and cancels it to bound its time. Lives on the launcher's loop.
+// Admits agents that connect to the launcher (horovod-agent --join): encrypts their links, reads the agent's name and
+// checks that the agent holds the token. JoinQueue calls admit() for each accepted connection, and cancels the call
+// after a time limit. Lives on the launcher's loop.
 #pragma once
 
 #include <memory>

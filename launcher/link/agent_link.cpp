@@ -338,7 +338,7 @@ net::Task<void> AgentLink::ping() {
 
 Status AgentLink::handle(const net::Frame& frame) {
   const net::FrameHeader& header = frame.header;
-  if (state_ == LinkState::kFinished) send(Ping{});  // as after Finished
+  if (state_ == LinkState::kFinished) send(Ping{});  // repeats the ping that answers Finished
   if (header.type == net::FrameType::kControl) {
     auto message = decode(frame.payload);
     if (!message.ok()) return message.status();

@@ -1,7 +1,7 @@
 // The launcher's connection to one agent: prepares, starts, watches and ends the ranks of one host, and
-// carries their store connections. Owns the Duplex, and speaks launcher/protocol/protocol.h over it.
-// Class Preflight creates the link and prepares the host; JobLaunch owns the link afterwards. Lives on the launcher's
-// loop and never blocks. The states of a link, with the call or the agent's message that makes each move:
+// carries their store connections. Owns the Duplex, and speaks launcher/protocol/protocol.h over it. Class Preflight
+// creates the link and prepares the host; HostRun owns the link afterwards. Lives on the launcher's loop and never
+// blocks. The states of a link, with the call or the agent's message that makes each move:
 //
 //       new
 //        | prepare()
@@ -107,9 +107,9 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
 
   // Waits for the agent's hello and sends the job to the agent. The agent checks everything that it can check before
   // the start: for example the working directory, and the program on PATH. An error is one sentence about the host.
-  // The caller limits the time, and calls close().
-  // `code`: returns the next piece, at the speed of the host. `package`: called once if the host
-  // requests the package that the job offers. `environment`: called once if the job has an environment.
+  // The caller limits the time, and calls close(). `code`: called for the next piece, at the speed of the host.
+  // `package`, `environment`: each called once if the host requests the package, or the environment, that the job
+  // offers.
   net::Task<Status> prepare(HostJob job, NextPart code = {}, PackageParts package = {},
                             Environment environment = {});
   // Returns the reason why the link is lost, or ok.
@@ -137,8 +137,8 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
   const LeasePings& pings() const { return pings_; }
   // Requests that the agent pauses the lease before SIGTSTP stops the launcher. Returns when the agent has
-  // paused it, or an error after two seconds. The link renews the lease one second after this time limit, or
-  // later as soon as the launcher runs again.
+  // paused it, or an error after two seconds. The link renews the lease three seconds after the call, or later as soon
+  // as the launcher runs again.
   net::Task<Status> suspend();
   // After Finished: returns when the agent knows that its last message has arrived, and has ended the
   // link. Otherwise returns at once. The caller limits the time, and calls close().
@@ -172,7 +172,7 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   net::Task<Status> stage(const NextPart& next, std::string_view what, uint64_t window);
 
   Status handle(const net::Frame& frame);
-  // Each returns an error for a message in the wrong state.
+  // An error ends the link: the message is a Failed, or the link is in the wrong state for it.
   Status receive(AgentHello& hello);
   Status receive(Staged& staged);
   Status receive(EnvironmentWanted& wanted);

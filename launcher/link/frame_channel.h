@@ -62,7 +62,6 @@ class FrameChannel {
 class LeasePings {
  public:
   struct Callbacks {
-    // Sends the ping with this number.
     std::function<void(uint64_t number)> send;
     // Called at each ping while the agent does not answer, with the time since its last answer.
     std::function<void(double seconds)> on_silence;
@@ -75,16 +74,14 @@ class LeasePings {
   // Sends pings until stop(), often enough for a lease of `lease_seconds` (0: no lease). Returns an error if the
   // agent does not answer the consecutive pings of `host_timeout_seconds`.
   net::Task<Status> run(double host_timeout_seconds, double lease_seconds);
-  // Call when bytes have arrived from the agent.
   void on_received();
-  // Returns whether a ping has no answer yet.
   bool is_unanswered() const { return unanswered_ > 0; }
   // Returns the time for which the oldest unanswered ping has waited.
   double silence_seconds() const { return silence_seconds_; }
   // Returns by how much the last ping was late, or the next ping is late, because this process was stopped or blocked,
   // or its machine slept.
   double standstill_seconds() const;
-  // Delays the next ping by this time.
+  // Sends the next ping this time after the call.
   void hold_back(Clock::duration time);
   void stop();
 

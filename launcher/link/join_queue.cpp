@@ -65,7 +65,7 @@ void JoinQueue::spawn_bounded(net::Task<void> task) {
   const size_t wanted = wanted_.hosts.empty() ? static_cast<size_t>(std::max(wanted_.slots, 0))
                                               : wanted_.hosts.size();
   if (callers_.size() >= descriptor_share(kMostUnproven) + wanted) {
-    // Cancel the oldest call, which has had the most time.
+    // Cancel the oldest caller, which has had the most time.
     callers_.front().lock()->end();
     callers_.pop_front();
   }

@@ -45,7 +45,7 @@ class JoinQueue : public Spawner {
   // Returns when all wanted hosts have joined. Later agents are refused; if the queue stays open, they
   // wait until spawn() takes them or close() ends them.
   net::Task<Status> wait(double seconds);
-  // `changed` is called when an agent has joined or has gone.
+  // `changed` is called when an agent has joined, or, after wait(), has gone.
   void on_hosts(std::function<void()> changed) { notify_ = std::move(changed); }
   // Call when the agent that spawn() took has ended or will end: another agent may then join under its name.
   void remove(const std::string& name);
@@ -85,8 +85,8 @@ class JoinQueue : public Spawner {
   // An agent that is proving that it has the token, or that is being rejected.
   struct Caller;
 
-  // Runs the task. Cancels it when the agent exceeds the time limit, or when too many other agents have
-  // called later.
+  // Runs the task. Cancels it when its agent exceeds the time limit, or when too many other agents have connected after
+  // it.
   void spawn_bounded(net::Task<void> task);
   net::Task<void> receive(net::AcceptedSocket socket);
   void take(AdmittedAgent agent);
@@ -108,7 +108,7 @@ class JoinQueue : public Spawner {
 
   net::asio::io_context& loop_;
   std::unique_ptr<rendezvous::Server> server_;
-  const Secret token_;  // or what stands for it in plain text
+  const Secret token_;  // without TLS: its plaintext_token()
   const JobIdentity identity_;
   const Wanted wanted_;
   net::asio::steady_timer changed_;  // cancelled when a host joins
@@ -118,7 +118,7 @@ class JoinQueue : public Spawner {
   std::deque<std::weak_ptr<Caller>> callers_;  // in order of arrival
   RefusedCallers refused_;
   Resumer resume_;
-  std::function<void()> notify_;  // called after each join, if the queue stays open
+  std::function<void()> notify_;  // the callback of on_hosts()
   bool is_closed_ = false;
 };
 

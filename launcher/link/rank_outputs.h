@@ -18,7 +18,7 @@
 
 namespace hvd::launcher {
 
-// The events of one agent, which AgentLink receives. JobLaunch implements them; the base class ignores them, as for a
+// The events of one agent, which AgentLink reports. JobLaunch implements them; the base class ignores them, as for a
 // host without ranks. Called on the launcher's loop; must not block.
 class AgentEvents {
  public:
@@ -32,7 +32,7 @@ class AgentEvents {
   // Called when the link broke before Finished: at most once, as the last event. In the states from handshake to
   // prepared and from starting to failed, prepare(), loss(), hold() or start() of AgentLink returns the error instead.
   virtual void on_lost(const Status& /*why*/) {}
-  // Called at most once a second while the agent does not answer a ping. `seconds`: time since its last answer.
+  // Called at each ping while the agent does not answer. `seconds`: time since its last answer.
   virtual void on_silence(double /*seconds*/) {}
   // Called when the agent has answered a ping.
   virtual void on_answer() {}

@@ -21,7 +21,7 @@ namespace asio = net::asio;
 // The pauses between attempts to run the command again, which double from the first to the longest pause.
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{1000};
-// The pause after a refused login while the current connection is still open.
+// The pause after an attempt that failed early, while the current connection is still open.
 constexpr std::chrono::milliseconds kPauseBeside{3000};
 // The time limits of the attempts, which grow, because a slow login needs more time. After a network outage, a new
 // attempt connects sooner than an old one, whose pauses between SYNs grow to 8 s and more.
@@ -60,7 +60,7 @@ net::Task<void> send_goodbye(std::shared_ptr<Duplex> connection, Bytes record) {
   connection->close();
 }
 
-// Seconds for which an agent waits after the loss of its launcher, before the agent ends its ranks.
+// Seconds for which an agent waits for another connection after a loss, before it ends its ranks.
 constexpr double kAgentWaits = 5;
 
 }  // namespace

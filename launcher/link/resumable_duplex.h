@@ -13,7 +13,8 @@
 // numbers that each end has received. Invariants: no order of breaks loses or duplicates a byte. At most one connection
 // carries the stream: a task that awaited an event on an older connection first compares it with `connection_`,
 // or its number with `losses_` and `offers_`. After close() or a failure no attempt continues. While a host may be cut
-// off, the lease decides instead of the stream's time limit: its agent waits as long as the launcher pings it.
+// off, the lease decides instead of the stream's time limit: the host's agent waits as long as the launcher sends
+// pings.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// The launcher's end of the ranks' store connections. Owns one end of a socket pair for each stream of
-// the link, and passes the other end to the rendezvous server. Copies bytes in both directions, with
-// credit-based flow control. AgentLink owns this object and passes frames to it. Lives on the launcher's loop.
+// The launcher's end of the ranks' store connections. Owns one end of a socket pair for each store connection, and
+// passes the other end to the rendezvous server. Copies bytes in both directions, with credit-based flow control.
+// AgentLink owns this object and passes frames to it. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>

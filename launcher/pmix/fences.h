@@ -23,7 +23,7 @@ class PmixFences {
   // Returns the next fence of these ranks (of all ranks if empty). All participating hosts count the fences of each set
   // of ranks in the same way.
   Fence next(std::vector<int> ranks);
-  // Returns the fence of all hosts with this name, which can be used once.
+  // Returns the fence of all hosts with this name. A name can be used once.
   Fence of_all(std::string name) const;
 
   // Returns the concatenated data of all participants. `store` may be null if only this host participates.

@@ -202,8 +202,8 @@ std::string PmiServer::get(const Client& client, const PmiCommand& command) {
   return cat("cmd=get_result rc=0 msg=success value=", found->second, "\n");
 }
 
-// The last rank of this host enters the fence between hosts. The other ranks continue to read, so that the end of a
-// program is noticed.
+// When the last rank of this host enters, a separate thread enters the fence between hosts, so that each connection is
+// still read, and the end of a program is noticed.
 Status PmiServer::enter_barrier(const Client& client) {
   MutexLock lock(mutex_);
   Program& program = *client.program;
@@ -292,7 +292,7 @@ void PmiServer::count_end(Client& client) {
   if (++client.program->ended == order_.ranks[order_.host].size()) programs_.erase(client.number);
 }
 
-// Closes the connections of a program, because PMI-1 clients read no reason.
+// Closes the connections that wait in a barrier of the program, because PMI-1 clients read no reason.
 void PmiServer::fail(Program& program, const std::string& why) {
   if (!program.failure.empty()) return;
   program.failure = why;

@@ -1,5 +1,5 @@
 // Serves PMI-1, which MPICH uses, to the ranks of one host. Ranks' values are sent to other hosts at a barrier, by
-// PMIx's fences. If a client ends before it finalizes, its MPI program fails: barriers fail on all hosts. Listens at a
+// PmixFences. If a client ends before it finalizes, its MPI program fails: barriers fail on all hosts. Listens at a
 // Unix socket, to which the agent relays connections of the job's user, since PMI-1 has no authentication. pmix_server
 // creates one server and never destroys it. Each connection has a thread, which may block.
 #pragma once
@@ -45,7 +45,7 @@ class PmiServer {
     bool is_exchanging = false;   // this host's ranks wait for other hosts
     size_t ended = 0;             // clients that have finalized or disconnected
     uint64_t barriers = 0;        // completed barriers
-    std::string failure;          // why a barrier failed; later barriers then fail too
+    std::string failure;          // why the program failed; its later barriers fail too
     bool is_failure_reported = false;
   };
   struct Client {

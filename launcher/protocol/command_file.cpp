@@ -51,7 +51,7 @@ Status check_script(const std::string& script, const CommandPlace& place) {
                              "--stage ."));
 }
 
-// Checks a shell's script, which the shell also searches on its path.
+// Checks the script of a shell. A shell also looks for a script without a slash on PATH.
 Status check_script_of_shell(const std::string& script, const CommandPlace& place) {
   const Status status = check_script(script, place);
   if (status.ok() || script.find('/') != std::string::npos) return status;

@@ -28,9 +28,10 @@ struct CommandPlace {
   bool lacks_stage = false;      // the script may exist only on other hosts; --stage would copy it
 };
 
-// Finds the file of a command. A first word NAME.py is a file in the working directory, or else on the search path.
-// With execute permission and "#!" it is executed directly, otherwise by the Python of the active environment, of
-// horovodrun's environment, or on the search path. An error also names a missing script after python3 or sh.
+// Finds the file of a command. A first word NAME.py is a file in the working directory, or else on the search path. A
+// file with execute permission and "#!", or on the search path, is executed directly; another file by the Python of the
+// active environment, of horovodrun's environment, or on the search path. An error also names a missing script after
+// python3 or sh.
 Result<CommandFile> find_command(const std::vector<std::string>& command,
                                  const CommandPlace& place);
 

@@ -100,7 +100,7 @@ struct HostJob {
   // its ranks, and it kills them without grace after the heartbeat timeout. 0: this host is never
   // replaced.
   double hold_after_seconds = 0;
-  bool is_staged = false;         // the staged copy contains the working directory
+  bool is_staged = false;         // the host has a copy of the code (--stage)
   std::string staged_path;        // path in the copy that PYTHONPATH gets
   bool insecure_compat = false;   // the ranks may be Horovod's own workers
   double kill_grace_seconds = 5;  // time between the end signal and SIGKILL
@@ -155,7 +155,7 @@ struct RankExit {
   int rank = 0;
   int code = 0;              // exit status, if signal is 0
   int signal = 0;            // signal that ended the rank, or 0
-  bool by_agent = false;     // the agent ended the rank because the job was ending
+  bool by_agent = false;     // the rank ended while the agent was ending it
   bool after_grace = false;  // SIGKILL ended the rank, which still ran after the grace period
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or
   // since the last exit with this flag.

@@ -45,7 +45,8 @@ constexpr SampleGroups operator|(SampleGroup a, SampleGroup b) {
 
 enum class RankActivity : uint8_t { kEnded = 0, kRuns = 1, kStopped = 2 };
 
-// Resource usage of a rank's process and its descendants. Counts never decrease, even when a process ends.
+// Resource usage of a rank's process and its descendants. Times, faults and storage bytes never decrease, even when a
+// process ends.
 struct ProcessUsage {
   uint64_t cpu_microseconds = 0;
   uint64_t run_delay_microseconds = 0;  // runnable, but not running
@@ -108,7 +109,7 @@ struct RankSigns {
   int32_t rank = 0;  // number of the rank's process in the plan
   // A process is stopped or traced, or reads user input, which may take any time.
   uint8_t is_excused = 0;
-  uint8_t is_hidden = 0;   // the agent lacks permission for some of these values
+  uint8_t is_hidden = 0;   // the agent cannot read some of these values
   uint64_t processes = 0;  // digest of the processes and their sockets
   // The time during which the main thread of the rank's Python was running, or runnable.
   uint64_t main_microseconds = 0;
@@ -122,7 +123,7 @@ struct RankSigns {
 // The activity of a rank. Texts are not escaped, and have at most kMostPlaceText bytes each.
 struct RankPlace {
   int32_t rank = 0;
-  uint8_t is_excused = 0;     // in a debugger
+  uint8_t is_excused = 0;     // in a debugger, or in a server without clients
   uint8_t is_collective = 0;  // waiting for other ranks
   std::string library{};    // library in which the rank waits: "torch.distributed (gloo)"; or empty
   std::string operation{};  // "all_reduce"

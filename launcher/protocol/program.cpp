@@ -107,7 +107,7 @@ std::string interpreter_text(const std::string& path) {
   return std::string(text.substr(2, text.find('\n') - 2));
 }
 
-// Returns the words of the text after "#!", split as `env -S` would split them.
+// Returns the words of the text after "#!", separated at spaces, without the -S of `env -S`.
 std::vector<std::string> interpreter_line(const std::string& path) {
   std::vector<std::string> words;
   for (const std::string& word : split(interpreter_text(path), ' ')) {

@@ -19,7 +19,7 @@ bool is_python(std::string_view path);
 // the tested Python.
 std::string* python_word(std::vector<std::string>& command);
 
-// Returns whether the folder contains the package horovod and nothing else that an import path would expose.
+// Returns whether the folder contains the package horovod, and otherwise only its PyTorch backend and __pycache__.
 bool has_horovod_alone(const std::string& folder);
 
 // Parses an environment in the kernel's format: "NAME=VALUE" texts, each with a trailing NUL.
@@ -34,14 +34,14 @@ Status check_working_directory(const std::string& directory);
 Result<std::string> find_program(const std::string& program, const std::string& working_directory,
                                  std::string_view search_path);
 
-// Returns the interpreter in the first line of a script, or an empty text if the interpreter does not exist. For a file
-// that is not a script, returns the file's path.
+// Returns the path of the interpreter in the first line of a script; empty if env does not find it on the search path.
+// For a file that is not a script, returns the file's path.
 std::string interpreter_of(const std::string& path, const std::string& working_directory,
                            std::string_view search_path);
 // Returns the options after the interpreter in the first line of a script, for example -I.
 std::vector<std::string> options_of_interpreter(const std::string& path);
-// Returns the Python interpreter that runs the file, or an empty text if Python does not run it. Follows scripts named
-// python that start the real interpreter.
+// Returns the Python interpreter that runs the file, or an empty text if Python does not run it. A script that is
+// itself named python counts as the interpreter.
 std::string python_of(const std::string& path, const std::string& working_directory,
                       std::string_view search_path);
 

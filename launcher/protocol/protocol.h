@@ -1,7 +1,7 @@
 // The control messages between launcher and agent: structs, and their encoding as the payload of
 // kControl frames. Output and store connections are separate streams. AgentLink in the launcher,
-// and Agent, send and receive them. To add a message, add a struct here and a member of Message;
-// encode, decode and both ends of the link, which visit Message, then handle it. Pure.
+// and Agent, send and receive them. To add a message, add a struct here, a member of Message, and a function of the
+// receiver (Agent::execute, AgentLink::receive). Pure.
 #pragma once
 
 #include <array>
@@ -105,8 +105,8 @@ struct Input {
 struct End {
   static constexpr MessageType kType{9, "an order to end", Sender::kLauncher};
   double grace_seconds = 0;
-  // The signal that ended the launcher, SIGTERM or SIGHUP, or 0. Ranks that have not got this signal get it instead of
-  // the end signal. In both cases they have the job's grace.
+  // The signal that ended the launcher, SIGTERM or SIGHUP, or 0. Before the end signal, ranks get a SIGHUP that they
+  // lack. Ranks that have already got SIGTERM get no end signal. All have the job's grace.
   int32_t signal = 0;
 };
 // Ends one rank, as End does for all. Exited follows, and the other ranks of the host continue.
@@ -150,7 +150,7 @@ struct LongestWait {
   static constexpr MessageType kType{71, "the longest wait of ranks", Sender::kLauncher};
   uint32_t microseconds = 0;  // 0: unknown
 };
-// Describes the launcher's py-spy to hosts without py-spy. Sent before the first Inspect that may need py-spy.
+// Describes the launcher's py-spy. Sent before the first Inspect or InspectLate that may need py-spy.
 struct StackToolOffer {
   static constexpr MessageType kType{61, "an offer of py-spy", Sender::kLauncher};
   PackageOffer
@@ -167,7 +167,7 @@ struct Run {
   std::string ranks;
   std::vector<std::string> command;
 };
-// The number of a command's output bytes that the reader has consumed.
+// Reports that the reader has consumed `size` more bytes of a command's output.
 struct OutputCredit {
   static constexpr MessageType kType{30, "an acknowledgement of output of a command",
                                      Sender::kLauncher};
@@ -191,7 +191,7 @@ struct Suspend {
   static constexpr MessageType kType{12, "a suspension", Sender::kLauncher};
 };
 
-// From the agent: the written bytes of the StageParts, or the reason why writing failed.
+// From the agent: the number of bytes of StageParts, including paths, that it has taken, or why writing failed.
 struct Staged {
   static constexpr MessageType kType{28, "an answer to a part of the code", Sender::kAgent};
   uint64_t taken = 0;
@@ -203,7 +203,7 @@ struct Prepared {
   Status status;
   MasterCandidates candidates;  // addresses of rank 0's host; other hosts send none
   std::vector<std::pair<std::string, std::string>>
-      versions;          // versions of Python and its packages, for a Python program
+      versions;          // versions of Python and its packages, and facts by the keys of host_job.h
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, if the agent sets it
 };
 // Sent during Prepare: the host's ranks need the launcher's package, HostJob::package, and the host has no copy.
@@ -215,8 +215,8 @@ struct EnvironmentWanted {
   static constexpr MessageType kType{42, "a request for an environment", Sender::kAgent};
   std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
 };
-// Answered by EnvironmentSource. Sent once more if the host of that answer stops sending:
-// StageParts then answer the request.
+// Answered by EnvironmentSource. Sent once more if the host that EnvironmentSource names stops sending: the launcher
+// then answers with StageParts.
 struct EnvironmentFilesWanted {
   static constexpr MessageType kType{44, "a request for the files of an environment",
                                      Sender::kAgent};
@@ -250,13 +250,14 @@ struct Joined {
 };
 // Libraries whose processes usually work together. In Finished::is_independent, their numbers begin with 2.
 inline constexpr std::array<std::string_view, 3> kParallelLibraries = {"PyTorch", "JAX", "MPI"};
-// The agent's last message: all ranks have ended, all output has been sent, and nothing of the job remains on the host.
+// The agent's last message: all ranks have ended, all output has been sent, and nothing of the job remains on the host
+// except `left_behind`.
 struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   // A sentence about processes that could not be ended and files that went with a staged copy; or empty.
   std::string left_behind;
-  // Tells whether the ranks seem to work independently of each other. 0: no, or unknown. 1: yes, the Python program's
-  // sources contain no word about ranks. From 2: yes, although the program has loaded this kParallelLibraries entry.
+  // Whether the ranks seem to work independently of each other. 0: no, or unknown. 1: yes, the Python program's sources
+  // contain no word about ranks. From 2: yes, although the program has loaded this kParallelLibraries entry.
   uint8_t is_independent = 0;
 };
 // Number of input bytes that a rank has consumed.

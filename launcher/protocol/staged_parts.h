@@ -74,7 +74,6 @@ inline constexpr size_t kChallengeSize = 2 * sizeof(Nonce);
 // On the wire: the client's nonce, and a proof for both nonces.
 inline constexpr size_t kRequestSize = sizeof(Nonce) + sizeof(Proof);
 
-// The nonces of a connection.
 struct PartNonces {
   Nonce of_server{}, of_client{};
 };

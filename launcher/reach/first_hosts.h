@@ -1,5 +1,5 @@
 // Waits for the hosts with which an elastic job begins, or begins again: runs the discovery script until it names
-// enough slots. run_attempts calls it before a launch. Uses its own thread and loop.
+// enough slots. run_attempts calls it before a launch. Blocks the caller's thread, and uses its own loop.
 #pragma once
 
 #include <vector>

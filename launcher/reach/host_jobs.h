@@ -38,7 +38,8 @@ class HostJobs {
   HostJob job_of(const HostRun& host, bool is_local);
   // Adds the variables derived from the master endpoint, and removes those that --no-torch-env excludes.
   void complete(StartOrder& order) const;
-  // Returns the package that job_of() offers to hosts; null, after a printed error, if this machine has none.
+  // Returns the package that job_of() offers to hosts; null if no host needs it, this machine has none, or, after a
+  // printed error, it cannot be read.
   const std::shared_ptr<const OwnPackage>& package() const { return package_; }
   SpawnTarget target_of(const Host& host) const;
   // Call before target_of() for a host that starts while the job runs: the host may have joined the Slurm allocation.
@@ -48,7 +49,7 @@ class HostJobs {
   // Returns the shortest lease of all hosts.
   double lease_seconds() const { return methods_.silence().lease_seconds; }
   double host_timeout(const HostRun& host) const { return silence_of(host).host_timeout_seconds; }
-  // After this many seconds without a message from a host, its ranks have ended, even if a job can replace them.
+  // After this many seconds without a message from a host, its agent has ended its ranks.
   double silent_ranks_end_after() const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }

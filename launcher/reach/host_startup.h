@@ -1,6 +1,6 @@
 // Starts the agents of all hosts before any rank starts, shows the progress of each host, and compares the agents'
-// reports. Owns the spawners and the preflight; starts no rank. JobLaunch and the device count own one such object
-// each. Lives on the launch's loop, and outlives the links of the hosts.
+// reports. Owns the spawners and the preflight; starts no rank. JobLaunch and the count of slots (first_hosts.h) own
+// one such object each. Lives on the launch's loop, and outlives the links of the hosts.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ class HostStartup {
   net::Task<std::vector<Status>> reach();
   struct Outcome {
     std::vector<Status> errors;
-    std::vector<std::string> warnings;  // hosts that reach no address of rank 0's host
+    std::vector<std::string> warnings;  // as in MasterEndpoints
   };
   // Reaches all hosts, and shows the progress on `output`. Call once. When the call returns, all hosts are held and
   // have their start orders, unless there was an error or a cancel().

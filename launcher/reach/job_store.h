@@ -25,8 +25,8 @@ class JobStore {
   JobStore(net::asio::any_io_executor executor, const LaunchSettings& settings,
            const HostTable& hosts);
 
-  // Takes ownership of the socket of --store-fd, if the flag is set. Fails with an error that names the flag when it is
-  // not a connected stream socket of this machine.
+  // Takes ownership of the socket of --store-fd, if the flag is set. Returns an error that names the flag if it is not
+  // a Unix stream socket.
   Status take_parent();
   // Call once. `joined`: the server by which hosts have joined; null: starts a server. `results`: the secret of the
   // ranks' results (HostJobs). Calls `on_parent_gone` when the parent process has closed its end or has died.

@@ -12,7 +12,7 @@ namespace hvd::launcher {
 
 struct MasterEndpoints {
   std::vector<StartOrder> orders;     // for each host of the plan
-  std::vector<std::string> warnings;  // one for each host that reaches none of the addresses
+  std::vector<std::string> warnings;  // hosts that reach no address, or loopback is down
 };
 
 // All `hosts` must be held.

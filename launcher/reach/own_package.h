@@ -35,7 +35,7 @@ Result<std::shared_ptr<const OwnPackage>> read_program_package(const std::string
                                                                const std::string& name);
 
 // The package in the form for hosts: packed by gzip when a host first needs it, and kept for other hosts. HostStartup
-// owns this object. Lives on the launch's loop, and never blocks the loop.
+// and StackTool own one such object each. Lives on the launch's loop, and never blocks the loop.
 class PackageArchive {
  public:
   explicit PackageArchive(const net::asio::any_io_executor& executor)
@@ -57,7 +57,7 @@ class PackageArchive {
   std::vector<StagedEntry> files_;             // refer to package_ and packed_
 };
 
-// The py-spy of this machine. Agents use py-spy for Python stacks of ranks that offer none, or copy it to their hosts.
+// The py-spy of this machine. Agents use it, or a copy on their hosts, for Python stacks of ranks that provide none.
 // Reads the program at the first request, and offers it once to each host. JobInspector owns this object. Lives on the
 // launch's loop.
 class StackTool {

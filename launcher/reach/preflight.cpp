@@ -25,7 +25,6 @@ constexpr double kAfterCancel = 1;
 // to ssh.
 constexpr double kShareOfShortStages = 0.5;
 
-// Returns the stage's name for messages.
 std::string_view stage_of(const HostRun& host) {
   return host.state() <= HostState::kConnecting ? to_string(host.stage()) : "prepare";
 }
@@ -93,7 +92,7 @@ std::string_view reason_of(SpawnStage stage) {
   return "";
 }
 
-// Returns whether the user names another account, for which only ssh can start ranks.
+// Returns whether the user names another account, in which the launcher's child cannot run.
 bool is_somebody_else(const std::string& user) {
   if (user.empty()) return false;
   const passwd* self = ::getpwuid(::geteuid());
@@ -246,8 +245,8 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
   co_return errors;
 }
 
-// Returns when all hosts are done, at the deadline, or kAfterFailure seconds after the first failure. Moves the
-// deadline while all hosts that are not done get their environment.
+// Returns when all hosts are done, at the deadline, kAfterFailure seconds after the first failure, or after cancel().
+// Moves the deadline while all hosts that are not done get their environment.
 net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline& deadline,
                                         double timeout_seconds) {
   Deadline soon = Deadline::never();

@@ -18,7 +18,7 @@
 namespace hvd::launcher {
 namespace {
 
-// If no host has the program, returns a sentence about the horovodrun command that the user may have meant; or empty.
+// If a host lacks the program, returns a sentence about the horovodrun command that the user may have meant; or empty.
 std::string meant_command(const std::vector<Status>& errors, const std::string& program) {
   const std::string missing = cat("program '", printable(program), "' was not found on PATH");
   const bool is_missing = std::ranges::any_of(errors, [&](const Status& error) {

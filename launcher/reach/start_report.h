@@ -1,4 +1,4 @@
-// Formats the sentences about hosts and their ranks before the ranks start.
+// Prints the sentences about hosts and their ranks before the ranks start.
 #pragma once
 
 #include "launcher/hosts/host_table.h"
@@ -13,7 +13,8 @@ namespace hvd::launcher {
 void print_remarks(const Options& options, const HostJobs& host_jobs, JobOutput& output);
 // Prints the errors of hosts that were not reached, and the horovodrun command that the user may have meant.
 void print_errors(const HostStartup::Outcome& hosts, const Options& options, JobOutput& output);
-// Prints warnings; in the first launch the cores of the ranks, and with --verbose the programs of the hosts.
+// Prints warnings, hosts with too few cores, and the ranks' bindings; with --verbose also the ranks' threads, and the
+// programs of the hosts.
 void print_start(const HostStartup::Outcome& outcome, const HostTable& hosts, bool is_first,
                  const Options& options, JobOutput& output);
 

@@ -37,7 +37,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark);
 
-// The first line that begins with `mark`. A login shell's output may precede it.
+// The first line with `mark` and a blank. Output of the login shell may precede the mark.
 struct MarkedLine {
   std::string words;  // after the mark
   size_t end = 0;     // position after the line's newline

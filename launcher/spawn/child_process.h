@@ -57,7 +57,6 @@ struct ChildCommand {
 
 class ChildProcess : public Duplex {
  public:
-  // Starts the program. The error states the reason of a failure.
   static Result<std::unique_ptr<ChildProcess>> start(net::asio::any_io_executor executor,
                                                      const ChildCommand& command);
   ~ChildProcess() override;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kKept = 4096;
 constexpr size_t kShownLines = 4;
-constexpr size_t kShownBytes = 200;  // most bytes of a line that are shown
+constexpr size_t kShownBytes = 200;  // of a line
 
 // srun prints this text for --cpu-bind=none on a cluster without CPU binding: the text is not the reason of a failure.
 constexpr std::string_view kOfNoBinding = "cluster configuration lacks support for cpu binding";

@@ -29,7 +29,7 @@ class LastWords {
  private:
   Filter filter_;
   std::string tail_;
-  size_t filtered_ = 0;  // bytes of tail_
+  size_t filtered_ = 0;  // bytes of tail_ that the filter has kept
   std::optional<int> code_;
   std::string signal_;
 };

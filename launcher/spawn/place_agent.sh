@@ -10,8 +10,8 @@
 #
 # cmake/embed_shell_script.cmake removes the comments and joins the lines by "; " or, after a word or operator that
 # expects a command, by a blank. The result goes to the user's login shell between single quotes, on one line: csh
-# and fish pass it on to /bin/sh only without single quotes, backslashes and exclamation marks. It is for dash, bash,
-# ksh and busybox, so there is no `local`. The agent inherits a variable that the host's environment already
+# and fish pass it on to /bin/sh only without single quotes, backslashes and exclamation marks. The script is for dash,
+# bash, ksh and busybox, so it uses no `local`. The agent inherits a variable that the host's environment already
 # exports: hence the prefix of all names.
 
 # The file's name ends with the hash of its content.

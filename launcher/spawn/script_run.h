@@ -1,5 +1,5 @@
 // One run of a shell command that prints an answer, in its own session and process group, without standard input. The
-// group gets SIGKILL when the shell ends, at the time limit or in kill(): only processes that called setsid()
+// group gets SIGKILL when the shell ends, at the time limit or in kill(): only processes that have left the group
 // survive. Lives on one loop. The caller of start() owns this object.
 #pragma once
 
@@ -21,7 +21,6 @@ struct ScriptLimits {
   size_t output = 1 << 20;  // in bytes; further output is discarded
 };
 
-// The result of a run.
 struct ScriptAnswer {
   std::string output;
   bool is_cut = false;   // the output exceeded the limit, and was cut after its last complete line

@@ -40,9 +40,8 @@ class Duplex {
   virtual std::string last_words() const = 0;
 };
 
-// The interface of a shell on one host, which runs commands through the user's login shell.
-// SshSession (libssh), SystemSsh and CommandSpawner's shell implement it. Lives on the launcher's
-// loop.
+// The interface of a shell on one host, which runs commands. SshSession (libssh) and SystemSsh implement it with the
+// user's login shell, and CommandSpawner with /bin/sh. Lives on the launcher's loop.
 class RemoteShell {
  public:
   virtual ~RemoteShell() = default;

@@ -45,9 +45,9 @@ bool has_any(const std::vector<int>& cpus, const Core& core) {
                              [&](int cpu) { return std::ranges::binary_search(cpus, cpu); });
 }
 
-// Ranks share the objects evenly, in their order: neighbours are near each other, and near the GPUs of their order.
-// `each`: the number of ranks of an object, or 0. `has_several`: a rank gets several objects where there are more of
-// them than ranks.
+// Ranks share the objects evenly, in their order: neighbouring ranks are near each other, and near the GPUs with their
+// numbers. `each`: the number of ranks of an object, or 0. `has_several`: a rank gets several objects where there are
+// more of them than ranks.
 Places spread(const PlaceMaker& maker, const std::vector<int>& objects, int Core::*number,
               size_t ranks, size_t each, bool has_several = false) {
   Places places;
@@ -80,7 +80,7 @@ Places near_gpus(const PlaceMaker& maker, const HostTopology& topology, size_t r
 
 using Group = std::vector<const Core*>;
 
-// Free cores of one kind each, fast kinds first, and of one node each unless `may_cross`.
+// Returns groups of free cores, each of one kind, fast kinds first, and each of one node unless `may_cross`.
 std::vector<Group> groups_of(const HostTopology& topology, const std::set<int>& taken,
                              bool may_cross) {
   std::map<std::pair<int, int>, Group> groups;
@@ -162,7 +162,8 @@ Result<Places> plan_lists(const BindingChoice& choice, const HostTopology& topol
   return places;
 }
 
-// With as many GPUs as ranks: the CPUs near the rank's GPU. Else whole NUMA nodes. On a host with one node: nothing.
+// On a host with one node: nothing. With as many GPUs as ranks: the CPUs near the rank's GPU. Else whole NUMA nodes,
+// but nothing for a single rank.
 Places plan_auto(const PlaceMaker& maker, const HostTopology& topology, size_t ranks) {
   const std::vector<int> nodes = numbers_of(topology, &Core::node);
   if (nodes.size() < 2) return Places(ranks);

@@ -24,7 +24,7 @@ Result<std::vector<RankCpus>> plan_binding(const BindingChoice& choice,
                                            const HostTopology& topology, size_t ranks,
                                            const std::set<int>& taken = {});
 
-// Returns the cores whose CPUs the place has.
+// Returns the cores of which the place has a CPU.
 std::vector<const Core*> cores_of(const RankCpus& place, const HostTopology& topology);
 
 // Returns the number of cores of each rank, at least 1: ranks with a common core share it equally, and all ranks share

@@ -202,7 +202,7 @@ uint32_t thread_share(const HostJob& job, const Environment& environment, double
 }
 
 UniqueFd reserve_core(int cpu) {
-  // Not a file: a job of Slurm or a container may have a /dev/shm and a /tmp of its own, and nothing remains.
+  // Not a file: a job of Slurm or a container may have a /dev/shm and a /tmp of its own, and a file would remain.
   UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un name =

@@ -23,9 +23,9 @@ struct RankShare {
 struct HostShare {
   Status status{};
   std::vector<RankShare> ranks{};  // in the order of HostJob::ranks
-  uint32_t threads = 0;            // OMP_NUM_THREADS of all ranks that are not bound; 0: not set
-  Environment facts{};  // facts about this host for the launcher, by the keys of host_job.h
-  std::vector<UniqueFd> locks{};  // of the cores that only this job's ranks use, while it is open
+  uint32_t threads = 0;            // OMP_NUM_THREADS of the ranks if none is bound; 0: not set
+  Environment facts{};             // for the launcher, by keys of host_job.h and binding_choice.h
+  std::vector<UniqueFd> locks{};   // reservations of cores by reserve_core()
 };
 
 // `environment`: the variables of the ranks; `own`: those of the agent.

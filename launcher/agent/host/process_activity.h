@@ -1,5 +1,6 @@
-// Describes the activity of a rank's processes from /proc: state, kernel function and share of a core of the busiest
-// process. Keeps the CPU times of its last call. The agent owns this object; never stops a process.
+// Describes the activity of a rank's processes from /proc: state and kernel function of the busiest process, and the
+// CPU time of all, as a share of a core. Keeps the CPU times of its last call. Class Ranks owns this object. Stops no
+// process.
 #pragma once
 
 #include <sys/types.h>

@@ -31,7 +31,7 @@ struct ProcessEntry {
 bool sees_its_processes();
 // Returns the descendants of one process, including zombies, because threads of a zombie may still run.
 std::vector<ProcessEntry> processes_below(pid_t root);
-// Returns the entries of `all` that are this process or its descendants, parents before their children.
+// Returns the entries of `all` that are the process `root` or its descendants, parents before their children.
 std::vector<ProcessEntry> tree_of(pid_t root, const std::vector<ProcessEntry>& all);
 // Returns all descendants of this process.
 std::vector<pid_t> descendants();

@@ -35,7 +35,7 @@ std::string name_in(std::string_view part) {
   return std::string(name.substr(0, name.find_first_of(" \t#)")));
 }
 
-// Returns the text with each logical line that has an import on one line, and with spaces around its words.
+// Returns the text with each import statement on one line, and with spaces instead of tabs.
 std::string with_joined_imports(std::string_view text) {
   std::string joined(text);
   std::ranges::replace(joined, '\t', ' ');
@@ -125,7 +125,7 @@ class Sources {
   // A module outside of these folders is an installed module, and is not read.
   void read_module(std::string name, const fs::path& package) {
     if (!name.starts_with('.')) {
-      // Do not read this project's own package.
+      // Read this project's package only in the program's own folder.
       const bool is_known = name == "horovod" || name.starts_with("horovod.");
       for (const fs::path& root : std::span(roots_).first(is_known ? 1 : roots_.size())) {
         if (read_below(root, name)) return;

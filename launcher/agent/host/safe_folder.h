@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 
 // Returns the candidates, best first. `chosen`: the user's HOROVOD_AGENT_DIR, or empty. `agent`: the path of this
-// program; its folder comes first if the launcher has sent the program. Folders may not exist.
+// program; its folder comes next if the launcher has sent the program. Folders may not exist.
 std::vector<std::string> agent_folders(const std::string& chosen, const std::string& agent,
                                        const Environment& environment);
 // Returns the candidates for environments, which are large, on disks of this host. `chosen`: the folder of --stage-dir,

@@ -1,5 +1,5 @@
 // Accepts the connections of ranks to their agent; the agent's listeners (StoreTunnel, HostAggregator, WorldReports,
-// Reattachment, PmixHelper) call it on the agent's loop.
+// Reattachment, PmixHelper) call these functions on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -52,7 +52,6 @@ class LauncherLink {
   // Returns whether the launcher has ended the link because it needs no more messages.
   bool is_ended_by_launcher() const { return stream_.has_ended(); }
 
-  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 
@@ -105,7 +104,7 @@ class LauncherLink {
   Status state_;
   bool is_closed_ = false;  // close() was called
 
-  Bytes unwritten_;  // an encrypted record, of which written_ bytes were written
+  Bytes unwritten_;  // a record, encrypted with TLS, of which written_ bytes were written
   size_t written_ = 0;
   bool is_waiting_ = false;  // until the connection accepts more bytes
   double survive_seconds_ = 0;

@@ -65,13 +65,12 @@ class Redialler {
   // Returns whether this agent connects by itself.
   explicit operator bool() const { return bool(dial_); }
 
-  // Call when the connection has just broken: the next on_deadline() connects.
+  // Call when the connection has broken, or the launcher is silent: the next on_deadline() connects.
   void begin();
   // Call when the last result was not usable: connects again after a pause.
   void continue_later();
   void stop();
 
-  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const { return dial_at_; }
   void on_deadline();
 

@@ -57,7 +57,7 @@ class StoreTunnel {
   void on_ready(uint32_t stream, uint32_t events);
   void read(uint32_t stream, Connection& connection, bool is_hung_up);
   void write(uint32_t stream, Connection& connection);
-  // Watches the socket for the events needed next. Drops the connection if no events are needed.
+  // Watches the socket for the events needed next. Drops the connection after the end of both directions.
   void settle(uint32_t stream);
   void reset(uint32_t stream);
   void drop(uint32_t stream);

@@ -1,5 +1,5 @@
 // The environment of --stage-env on this host: files from the launcher, installed once for a Python of this host and
-// reused by later jobs. The environment's name contains the hash of the list of files, and the Python. One thread at a
+// reused by later jobs. The environment's name contains a hash of the list of files and of the Python. One thread at a
 // time.
 #pragma once
 
@@ -23,7 +23,6 @@ class EnvironmentCopy {
   // Call after find(). Chooses the first folder with enough space, and writes the list of files to it. The error states
   // why no folder can be used.
   Status expect(const EnvironmentOffer& offer, const std::vector<std::string>& folders);
-  // Writes the next part of the files.
   Status write(const StagePart& part) { return folder_.write(part); }
   // Returns the folder to which write() writes.
   const std::string& parts() const { return folder_.parts(); }

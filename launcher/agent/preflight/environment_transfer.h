@@ -49,7 +49,6 @@ class EnvironmentTransfer {
   uint64_t taken() const { return taken_; }
   // Ends the transfer, and stops serving the next host. No event follows.
   void close();
-  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 

@@ -36,8 +36,9 @@ constexpr const char* kInitScript = R"(
 exec cat /proc/self/environ /proc/self/limits /proc/self/status
 )";
 
-// Prints the versions of Python, horovod, glibc and torch. Reads horovod's version from its files: importing the
-// original package takes long. With an argument, also prints the newest symbol version of libstdc++.
+// Prints the versions of Python, horovod and glibc, the machine, and torch's version if horovod is its backend. Reads
+// horovod's version from its files: importing the original package takes long. With an argument, also prints the newest
+// symbol version of libstdc++.
 constexpr const char* kVersionScript = R"py(
 import os, re, sys
 print("Python %d.%d.%d" % sys.version_info[:3])

@@ -80,7 +80,7 @@ class HostPreparation {
   void ask_some_python(std::string_view path);
   // Gives the ranks the launcher's package: from the same folder if this host has it, else as a copy.
   void provide_package();
-  // Refuses this host if its ranks certainly need the package.
+  // Refuses this host if its ranks certainly need the package; otherwise they start without it.
   void do_without_package(const Status& why);
   // Returns why the ranks cannot get the launcher's package, or ok.
   Status check_provision() const;
@@ -94,7 +94,8 @@ class HostPreparation {
   std::string interpreter() const;
   std::vector<std::string> python_arguments() const;
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
-  // `work` may read or remove many files, and shares only environment_. `done`: called on the loop.
+  // Runs `work`, which may read or remove many files, on a thread if one can start, then `done` on the loop. `work`
+  // shares only environment_.
   void call(std::function<void()> work, std::function<void()> done);
   void on_versions(const HelperCommandOutcome& outcome);
   Environment read_facts(const std::string& output);

@@ -18,7 +18,7 @@ bool has_file(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// Returns whether a statement imports the package or a module in the package.
+// Returns whether a statement of the source imports the package or a module in the package.
 bool has_import_of(std::string_view source, const std::string& package, bool is_indented_too) {
   for (const std::string& line : split(source, '\n')) {
     const size_t begin = line.find_first_not_of(" \t");

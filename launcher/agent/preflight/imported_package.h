@@ -29,11 +29,12 @@ ImportedPackage find_imported_package(const std::string& interpreter,
 Mention mentions_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                          const std::string& working_directory, const Environment& environment);
 
-// Returns whether a source of the program imports horovod by a statement without indentation, which certainly runs.
+// Returns whether a source of the program imports horovod by a statement without indentation: others may never run.
 Mention imports_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                         const std::string& working_directory, const Environment& environment);
 
-// Returns whether a source imports horovod.torch.distributed, which registers the torch.distributed backend.
+// Returns whether a source imports horovod.torch.distributed or horovod_torch_backend, which register the
+// torch.distributed backend.
 Mention imports_torch_backend(const std::string& interpreter,
                               const std::vector<std::string>& arguments,
                               const std::string& working_directory, const Environment& environment);

@@ -29,7 +29,6 @@ class MasterPortReservation {
   const MasterCandidates& candidates() const { return candidates_; }
   // Stops listening, so that rank 0 can bind the port.
   void release();
-  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const { return pause_end_; }
   void on_deadline();
 

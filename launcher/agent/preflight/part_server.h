@@ -37,7 +37,6 @@ class PartServer {
   // Declares that this host has received this number of bytes of the files.
   void offer(uint64_t bytes);
   void close();
-  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 
@@ -81,7 +80,6 @@ class PartClient {
 
   void begin(const EnvironmentSource& source, const Digest& key);
   void close();
-  // Call on_deadline() when this deadline has passed.
   Deadline deadline() const;
   void on_deadline();
 

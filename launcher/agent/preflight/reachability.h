@@ -1,5 +1,6 @@
-// Tests in parallel which addresses of rank 0's host this host can reach. A nonce proves that the reply comes from rank
-// 0's agent, and not from another host with the same address. The agent calls this code. Lives on the agent's loop.
+// Tests in parallel which addresses of another host this host can reach. A nonce proves that the reply comes from that
+// host's agent, and not from another host with the same address. Agent and PartClient own such an object. Lives on the
+// agent's loop.
 #pragma once
 
 #include <functional>

@@ -23,15 +23,14 @@ class Executions {
   Executions(net::EventLoop& loop, Send send) : loop_(loop), send_(std::move(send)) {}
   ~Executions();
 
-  // Starts a command. `like`: the rank's own command, which gives the new command all properties except the
-  // arguments.
+  // Starts a command. `like`: the rank's own command, which gives the new command all properties except the arguments,
+  // the input and MPI's variables.
   void start(const Run& order, const RankCommand& like);
   void on_taken(const OutputCredit& taken);
   // Sends SIGTERM to the command's process group, and SIGKILL after the grace period.
   void stop(const StopRun& order, double grace_seconds);
   // Call for every reaped process that is not a rank.
   void on_reaped(pid_t pid, int status);
-  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
 

@@ -1,5 +1,5 @@
-// A helper command that the agent runs before ranks start, such as --remote-init. Collects its output,
-// up to a limit. The agent reaps the process. Lives on the agent's loop.
+// A helper command that the agent runs, such as --remote-init or nvidia-smi. Collects its output, up to a limit. The
+// agent reaps the process. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 namespace hvd::launcher {
 
 struct HelperCommandOutcome {
-  std::string output;  // all of standard output
+  std::string output;  // standard output, up to about 4 MiB
   std::string errors;  // end of standard error
   int status = 0;      // as returned by waitpid()
 };

@@ -27,7 +27,6 @@ std::optional<rlim_t> read_limit(std::string_view word) {
   return number;
 }
 
-// Removes and returns the first word.
 std::string_view take_word(std::string_view& text) {
   text = trim(text);
   const std::string_view word = text.substr(0, text.find_first_of(" \t"));

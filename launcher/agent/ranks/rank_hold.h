@@ -18,9 +18,9 @@ class RankHold {
   void begin(double after_seconds);
   // Call when bytes from the launcher arrive. Does not continue stopped ranks.
   void received();
-  // Call when the launcher is about to stop: it may then be silent until it sends something.
+  // Call when the launcher is about to stop: its silence is then allowed until it sends something.
   void suspend() { at_ = Deadline::never(); }
-  // Continues the ranks: this host is still in the job.
+  // Continues stopped ranks: this host is still in the job, or the ranks end with a grace period.
   void let_go();
   // Call when the ranks are ending: later silence does not stop them. Does not continue stopped ranks.
   void end();

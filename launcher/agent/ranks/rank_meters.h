@@ -1,5 +1,5 @@
 // Reads the metrics of this host's ranks (HostSample): from the shared pages with the ranks' counters, and from /proc.
-// Reads only on request of the launcher, and sends nothing to ranks. Class Ranks owns this object.
+// Reads only on request of the launcher. Class Ranks owns this object.
 #pragma once
 
 #include <sys/types.h>

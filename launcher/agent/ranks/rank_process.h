@@ -1,5 +1,6 @@
 // Starts the process of one rank, in its own process group, with pipes for its output. The kernel kills the process
-// when the agent dies. The process inherits no other descriptor of the agent. Class Ranks calls this code. One thread.
+// when the agent dies. The process inherits no other descriptor of the agent. Class Ranks calls this code, and so do
+// the classes that run helper programs. One thread.
 #pragma once
 
 #include <sys/resource.h>

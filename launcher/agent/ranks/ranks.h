@@ -30,7 +30,7 @@ namespace hvd::launcher {
 
 class Ranks {
  public:
-  // Returns the variables of a rank in addition to the argument, the environment that all ranks of the job have.
+  // Returns the variables that a rank gets in addition to the argument, its environment.
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
   // Calls `on_other` for every reaped process that is not a rank.
@@ -55,7 +55,6 @@ class Ranks {
   void end_all(int signal);
   // Call when the process `pid`, which belongs to the rank, has called hvd.init().
   void on_joined(int rank, pid_t pid);
-  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
   // Reaps all ended processes, including orphans, and reports ended ranks to the launcher.
@@ -84,7 +83,7 @@ class Ranks {
   const RankCommand* command_of(int rank) const;
   // Returns the command of any running rank, else null.
   const RankCommand* any_command() const;
-  // Returns the rank whose first process is `pid` or an ancestor of `pid`.
+  // Returns the rank whose first process is `pid`, an ancestor of `pid`, or the leader of its process group.
   std::optional<int> rank_of(pid_t pid) const;
   // Queues input for a rank; empty bytes mean end of file. An error means that the launcher violated
   // the protocol.

@@ -40,7 +40,7 @@ class Staging {
   // Writes a part of a file that the caller compares with the file's own digest. The last file may begin again.
   Status write(const StagePart& part);
   uint64_t taken() const { return taken_; }
-  // Returns whether the last part has arrived.
+  // Returns whether the last part has arrived, with the digest of the other parts.
   bool is_whole() const { return is_whole_; }
   // Changes the working directory, PYTHONPATH and HOROVOD_STAGE_DIR of the job's commands to the copy.
   // `environment`: the agent's own environment, to which the job's variables are added.

@@ -1,6 +1,6 @@
 // Answers the launcher's questions where the ranks are: with kernel state and the stacks that ranks provide, or with
-// the Python stack from py-spy, which reads it from outside without stopping the process. Never waits for a process on
-// the agent's thread. The agent owns this object. Lives on the agent's loop.
+// the Python stack from py-spy, which stops the process only for native stacks. Waits on the agent's thread only
+// briefly, for stacks that ranks provide. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>
@@ -40,7 +40,6 @@ class Inspections {
   uint64_t taken() const { return py_spy_.taken(); }
   // Call for every reaped process that is not a rank.
   void on_reaped(pid_t pid, int status);
-  // Returns the time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
 
@@ -65,7 +64,7 @@ class Inspections {
   const std::function<std::vector<std::string>()> folders_;
   PySpy py_spy_;
   std::list<std::unique_ptr<Inquiry>> inquiries_;
-  // Ended helpers, which their own callbacks cannot destroy.
+  // Ended helpers, until their callbacks have returned.
   std::vector<std::unique_ptr<HelperCommand>> ended_;
 };
 

@@ -29,11 +29,11 @@ inline constexpr const char* kGpu = "the GPU";
 struct NamedWait {
   std::string library;    // "torch.distributed (gloo)"; empty: no known library
   std::string operation;  // "all_reduce"
-  std::string place;      // "train.py:88", the user's line, if it differs from the library's
+  std::string place;      // "train.py:88", the user's line, or else the innermost one
 };
 
-// Returns whether a thread, according to its /proc/PID/syscall, reads or writes a file or socket. MPI polls many or
-// none.
+// Returns whether a thread, according to its /proc/PID/syscall, reads or writes a file or socket. Includes a poll of
+// one descriptor with a timeout, as by Python: MPI polls several or none.
 bool is_io(std::string_view call);
 // Returns the innermost frame if its source line shows more than the stack: mpi4py and the waits of PyTorch have no
 // Python frames. Otherwise null.

@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// Returns the part of WaitSigns that /proc shows: everything except the stack.
+// Returns the part of WaitSigns that /proc shows: everything except the stack and the source line.
 WaitSigns wait_signs(pid_t pid);
 // `first`: the rank's first process, which the agent started.
 ReadAccess read_access(pid_t pid, pid_t first);

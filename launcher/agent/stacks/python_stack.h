@@ -47,10 +47,10 @@ struct ReadAccess {
 // `errors`: py-spy's standard error.
 std::string why_no_stack(std::string_view errors, const ReadAccess& access);
 
-// Returns "3 processes with Python run side by side below this one", for a rank with several possible Pythons.
+// Returns "3 processes with Python run side by side in this rank, ...", for a rank with several possible Pythons.
 std::string several_pythons(size_t count);
 
-// Begins a sentence about a host without py-spy, and how to install it.
+// The sentence about a host without py-spy, and how to install it.
 inline constexpr std::string_view kInstallPySpy =
     "Python stacks of these ranks need py-spy, which is neither on this host nor next to "
     "horovodrun: "

@@ -49,7 +49,6 @@ std::string password_advice(const SpawnTarget& target, bool accepts_keys);
 // Expands ~, variables and tokens in a path; returns nothing if the path has an unknown token.
 std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login);
 
-// Returns a file's content, or nothing if it is unreadable.
 std::optional<std::string> read_ssh_file(const std::string& path);
 
 }  // namespace hvd::launcher

@@ -16,7 +16,7 @@ namespace hvd::launcher {
 
 class SshConnection;
 
-// The options that remain after libssh has failed to log in.
+// Describes a failed login by libssh, for the choice of the next try.
 struct SshFailure {
   std::string beyond_libssh;  // why the system's ssh may succeed; may be empty
   bool is_refusal = false;    // the host refused the login for an unknown reason

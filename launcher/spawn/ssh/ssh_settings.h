@@ -15,7 +15,7 @@ struct SshSettings {
   std::string user;
   int port = 22;
   std::string host_key_alias;
-  std::string strict_host_key_checking;  // "true", "false", "ask", "accept-new"
+  std::string strict_host_key_checking;  // as `ssh -G` prints it; "unread": unknown
   // A configuration file contains `ask`. `ssh -G` prints the same word for the default.
   bool asks_about_new_keys = false;
   std::string identity_agent;                       // as written; empty: SSH_AUTH_SOCK

@@ -13,7 +13,6 @@
 namespace hvd::launcher {
 namespace {
 
-// Expands the settings' file names to paths.
 void expand(std::vector<std::string>& paths, SshLogin& login) {
   for (std::string& path : paths) {
     auto expanded = expand_ssh_path(path, login);
