@@ -45,7 +45,6 @@ struct Next {
 class Launches {
  public:
   virtual ~Launches() = default;
-  // Returns the first launch.
   virtual Next first() = 0;
   virtual Next after(const JobEnd& end) = 0;
   virtual uint32_t generation() const = 0;
@@ -111,7 +110,7 @@ class ConstantLaunches : public Launches {
   }
 
  private:
-  // Returns whether a lost host can be used again: its programs may start, or the host may become reachable.
+  // Returns whether lost hosts can be used again: after a launch whose programs had started, and until reach_until_.
   bool may_use_again(const JobEnd& end) const {
     return !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
   }

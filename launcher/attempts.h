@@ -1,6 +1,6 @@
-// Runs the launches of a job: again after a failure, on spare hosts instead of failed hosts (--spares), and from the
-// beginning (--max-restarts). An elastic job is also launched again when its ranks change. The launcher's main calls
-// this code.
+// Runs the launches of a job, one after another. A job of constant size is launched again after a failure: on spare
+// hosts instead of failed hosts (--spares), or on the same hosts (--max-restarts). An elastic job is launched again
+// when its ranks change and the program must restart for that. The launcher's main calls this code.
 #pragma once
 
 #include "launcher/output/launch_events.h"

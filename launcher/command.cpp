@@ -92,8 +92,8 @@ std::vector<Host> this_machine() {
   return {{"localhost", "", std::max(gpus, 1)}};
 }
 
-// Returns the hosts if neither a number of ranks nor hosts are given (`status`). Often the user means a command of
-// horovodrun, or writes -np after the command.
+// Returns this machine if neither a number of ranks nor hosts are given and the command is a program. Otherwise an
+// error: `status`, or a hint, because the user often means a command of horovodrun, or writes -np after the command.
 Result<std::vector<Host>> hosts_without_number(const Options& options, const Status& status) {
   for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by"}) {
     if (options.settings.table().is_set(key)) return status;

@@ -13,14 +13,15 @@ namespace hvd::launcher {
 // Answers a question (see is_question()). Returns the exit code.
 int answer(const Options& options);
 
-// Plans the ranks on the chosen hosts with -np. The spare hosts of --spares are not planned, but returned in `spares`.
+// Plans -np ranks on the chosen hosts. The spare hosts of --spares are not planned, but returned in `spares`.
 Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares = nullptr);
 
 // Returns whether the hosts join by themselves (--listen).
 bool is_joined(const Options& options);
 int run_joined_job(const Options& options, const LaunchEvents& events);
 
-// Returns the directory of --output-filename for the whole job. Prints where the files of an earlier run are.
+// Returns the directory of --output-filename for the whole job. Prints a warning, if any, and where the files of an
+// earlier run are.
 Result<OutputFolder> take_output_folder(const LaunchSettings& settings);
 
 // Handles --dry-run.

@@ -1,5 +1,5 @@
-// The program horovod-rendezvous: a rendezvous server without a launcher. One thread; it ends on
-// SIGINT or SIGTERM.
+// The program horovod-rendezvous: a rendezvous server without a launcher. One thread; it ends on SIGINT, on SIGTERM, or
+// when the other end of --lifetime-fd closes.
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>

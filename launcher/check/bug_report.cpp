@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kDefaultFile = "horovod-report.txt";
 
-// The only variables in a report.
+// Prefixes of the only variables in a report.
 constexpr std::string_view kShown[] = {"HOROVOD_",
                                        "_HOROVOD_",
                                        "SLURM_",
@@ -188,7 +188,7 @@ int write_report(std::span<const std::string> arguments) {
     return refuse(failed_precondition(cat("cannot write the report ", printable(path),
                                           ": the file exists; remove or rename it")));
   }
-  // The problem to report may be an environment value that every launcher refuses: use fixed flags then.
+  // The problem to report may be an environment value that every launcher refuses: then use the defaults.
   std::vector<std::string> flags = {"--check-build", "--verbose"};
   flags.insert(flags.end(), arguments.begin(), arguments.end());
   const auto parsed = parse_options(flags);

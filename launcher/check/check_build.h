@@ -10,7 +10,8 @@
 
 namespace hvd::launcher {
 
-// Tests every row, and the frameworks with the interpreter `python`. Takes as long as the slowest test.
+// Tests the rows that the settings request, and the frameworks with the interpreter `python`. Takes as long as the
+// slowest test.
 CheckTable try_everything(const LaunchSettings& settings, const std::string& python);
 
 struct CheckAnswer {
@@ -21,7 +22,7 @@ struct CheckAnswer {
 };
 // Returns an error if --require names an unknown row.
 Status check_names(const LaunchSettings& settings);
-// Tests all rows and returns the table as text, or as JSON with --json; --verbose adds versions, paths and remedies.
+// Tests the rows and returns the table as text, or as JSON with --json; --verbose adds versions, paths and remedies.
 CheckAnswer check_build(const Options& options);
 
 }  // namespace hvd::launcher

@@ -32,8 +32,8 @@ using CheckTable = std::vector<CheckRow>;
 // Formats the rows of the original's table. `verbose`: also further rows, and details of each row.
 std::string format_check(std::span<const CheckRow> rows, bool verbose);
 
-// Returns one line: {"version": ..., "rows": [{"section", "name", "works", "why", "version", "path", "fix"}, ...]},
-// with all rows; omits texts that do not apply.
+// Returns one line: {"version": ..., "rows": [{"section", "name", "works", "why", "version", "path", "fix", "note",
+// "extra"}, ...]}, with all rows; omits texts that do not apply.
 std::string check_as_json(std::span<const CheckRow> rows);
 Result<CheckTable> check_from_json(std::string_view text);
 

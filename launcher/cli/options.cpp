@@ -471,7 +471,7 @@ Status check_command(const Options& options, bool has_separator) {
   return is_command_elsewhere(word) ? invalid_argument(explain_unknown_command(word)) : Status();
 }
 
-// Reads environment, config file and command line, as far as possible.
+// Reads environment, config file and command line, up to the first error.
 Status read_settings(const CommandLine& line, Settings& settings) {
   HVD_ASSIGN_OR_RETURN(settings, Settings::from_environment());
   for (const Given& given : line.flags) {

@@ -1,6 +1,6 @@
 // Reads the settings of horovodrun. The command line overrides the config file, which overrides the environment, which
 // overrides the defaults. Flags, their types and their help come from the table in base/settings. The launcher's main
-// calls this code. Pure, except for reading the config file.
+// calls this code. Reads the config file and this process's environment, and changes nothing.
 #pragma once
 
 #include <span>

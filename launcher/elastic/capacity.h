@@ -15,8 +15,8 @@
 
 namespace hvd::launcher {
 
-// Counts an elastic job's processes and ranks, and answers questions about them. Pure functions of the table, which
-// ignore processes that have ended or are being ended.
+// Counts an elastic job's processes and ranks, and answers questions about them. Pure functions of the table. The
+// counts ignore processes that have ended or are being ended.
 int live_processes(const HostTable& hosts);
 // Excludes processes that a user has removed.
 int live_processes(const HostTable& hosts, const std::string& host);
@@ -46,11 +46,11 @@ class Capacity {
   bool may_grow() const;
   // Returns the hosts from which the ranks that a paused job lacks may come, as a text.
   std::string awaited_hosts(Clock::time_point now) const;
-  // Returns whether the next generation would include this process, which is ready but not a member.
+  // Returns whether this process, which is not a member, is ready and has a place in the next generation.
   bool has_place_for(const RankRun& process) const;
   // Returns the slots of offered() without these hosts.
   int offered_without(const std::set<std::string>& hosts) const;
-  // Returns whether a rank stays after the next commit if these hosts leave.
+  // Returns whether a rank with the state stays after the next commit if these hosts leave.
   bool has_state_without(const std::set<std::string>& hosts) const;
   // Returns an error if a user may not reduce this host to `slots` slots: the job must keep its state and enough slots.
   // `what`: the part of the job that leaves, for the error.

@@ -46,7 +46,6 @@ class Deadlines {
     int process = 0;
     std::string sentence;  // names the time and its flag
   };
-  // The result of a check.
   struct Finding {
     std::vector<LateProcess> late;       // the processes to abandon
     std::optional<std::string> end;      // why the job cannot continue
@@ -63,10 +62,10 @@ class Deadlines {
   void generation_began(Time now);
   // Call when the first rank enters hvd.elastic.run.
   void entered_elastic_run(Time now);
-  // Call when a rank has asked for the next generation.
+  // Call when a process that the next generation awaits has requested its place.
   void asked(Time now);
   void rank_lost(Time now);
-  // Call when new processes have got their places and begin to prepare.
+  // Call before new processes get their places and prepare.
   void plan_made() { unprepared_.stop(); }
 
   // Returns whether a rank has requested the next generation and waits for other ranks.
@@ -96,7 +95,7 @@ class Deadlines {
   Clock::duration first_work_{};      // time from first_began_ until a rank entered hvd.elastic.run
   std::optional<Time> asking_since_;  // time of the first request for the next generation
   bool has_named_silent_ = false;
-  // When a rank was lost; unset after the next request for a generation.
+  // When the first rank of this generation was lost.
   std::optional<Time> lost_since_;
   Reminder unaware_, unprepared_;
   std::map<int, Reminder> slow_;  // key: process

@@ -60,7 +60,7 @@ class ProgramPolicy {
   using Time = Clock::time_point;
   virtual ~ProgramPolicy() = default;
 
-  // Call when a process has failed. The cause may be another failure, of which a report comes later.
+  // Call when a process has failed. The cause may be another failure that is reported later.
   virtual void failed(const ProcessFailure& failure, Time now) = 0;
   // Call when a rank failed at `since`, and the cause is the rank itself, as far as the launcher knows.
   virtual void settle(const ProcessFailure& failure, Time since, Time now) = 0;
@@ -177,7 +177,7 @@ struct ElasticCore {
   std::string start_another_later(const std::string& name, Time now);
 
   // Functions for changes of the ranks.
-  // Returns whether the job has waited up to a second for more hosts to be ready, so that one change adds all of them.
+  // Returns whether the job has waited a second for more processes (`may_come`), so that one change adds all of them.
   bool has_gathered(bool may_come, Time now);
   // Returns whether the job may get more ranks than it has now.
   bool may_grow() const;

@@ -14,13 +14,12 @@
 
 namespace hvd::launcher {
 
-// The number of ranks of the first generation, and the minimum and maximum of later generations.
+// The minimum number of ranks of the first generation, and the minimum and maximum of later generations.
 struct RankLimits {
   int start = 1;           // -np; default --min-np
   int min = 1;             // --min-np; default -np
   std::optional<int> max;  // --max-np; default no limit
 };
-// Returns the limits of an elastic job.
 RankLimits rank_limits(const LaunchSettings& settings);
 
 // Returns the seconds that a job waits for enough slots: --elastic-timeout, where 0 means the default.

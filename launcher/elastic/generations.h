@@ -51,7 +51,7 @@ class Generations {
   void start_failed(HostRun& host, const std::string& sentence, Time now);
   // Call when a rank has entered hvd.elastic.run.
   void takes_part(Time now);
-  // runs() and requested() report about processes. Ignore numbers of processes that have not started or are gone.
+  // runs() and requested() ignore numbers of processes that have not started or are gone.
   void runs(int64_t process, ElasticCall call);
   void requested(int64_t process, const rendezvous::PlaceRequest& request, Time now);
   // Call when a process has ended. Returns false if the job has failed: a rank of a program without hvd.elastic.run

@@ -21,7 +21,6 @@ class PolicyLaunch {
   virtual HostTable& hosts() = 0;
   virtual rendezvous::Server& store() = 0;
   virtual net::asio::any_io_executor executor() = 0;
-  // Prints a sentence for the user.
   virtual void print(std::string_view sentence) = 0;
   // Returns JobOutput::last_exception() of the rank.
   virtual std::string last_exception(int rank) const = 0;
@@ -43,7 +42,7 @@ class JobPolicy {
   virtual ~JobPolicy() = default;
   // Called when all hosts are held, before their ranks start.
   virtual void begin() {}
-  // Called when a host is held for which the policy has called reach().
+  // Called when a host that the policy has added by reach() is held.
   virtual void held(HostRun&) {}
   // Returns whether the job continues after this failure. Supervisor calls this function as its callback `Survives`.
   virtual bool survives(int /*rank*/, int /*host*/, int /*exit_code*/,

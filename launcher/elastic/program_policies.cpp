@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// The maximum number of restarts after failures, unless the user sets another.
+// The maximum number of restarts after failures, unless the user sets another number.
 constexpr int kRestarts = 3;
 
 // Returns whether another rank's exit may have caused this exit: libraries then raise an exception, or abort.

@@ -29,7 +29,7 @@ class RestartProgram : public ProgramPolicy {
 
   // Assumes that the processes with which the launch began are the ranks, until a process requests its place.
   void assume_ranks();
-  // Call when a process has requested a place: waiting hosts start their processes, and the first generation is formed.
+  // Call when a process has requested a place: waiting hosts start their processes, and the first generation can form.
   void drop_assumption(Time now);
   // Returns whether a suspect still waits for a report of the real cause. Schedules the next check.
   bool awaits_cause(Time now);

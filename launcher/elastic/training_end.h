@@ -1,7 +1,6 @@
 // The end of the training of an elastic job: the ranks that have ended with exit code 0, a rank that failed after its
-// return from hvd.elastic.run, and the time of the next reminder about ranks that still run. The failure of such a rank
-// ends no other rank, and becomes the job's failure when all ranks have ended. ElasticCore owns this object. No
-// I/O, no clock.
+// return from hvd.elastic.run, and the time of the next reminder about ranks that still run. Such a failure ends no
+// other rank, and becomes the job's failure when all ranks have ended. ElasticCore owns this object. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +59,8 @@ class TrainingEnd {
   // Returns whether ranks have returned and no rank trains now, so that no further rank is started.
   bool has_come() const;
   void finished(const RankRun& process, Clock::time_point now);
-  // Call when a rank failed after its return from hvd.elastic.run; -1: the job failed. Ignores later failures.
+  // Call when a rank failed after its return from hvd.elastic.run. `process`: -1 if the job itself failed. Ignores
+  // later failures.
   void failed(int exit_code, const std::string& sentence, int process, Clock::time_point now);
   // Call when another generation begins: the training has not ended.
   void clear();

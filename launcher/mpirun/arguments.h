@@ -33,7 +33,7 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
 // Returns Open MPI's arguments for many hosts, also for Spectrum MPI and its jsrun.
 std::vector<std::string> many_hosts_arguments(size_t hosts);
 
-// Returns an error with the name of a flag that needs this launcher's agents.
+// Refuses flags that need this launcher's agents. The error names the flag.
 Status check_flags_without_agents(const LaunchSettings& settings);
 
 // Splits a flag's value into words.

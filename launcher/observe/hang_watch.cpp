@@ -1,6 +1,6 @@
 // Finds out whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Queries the
 // agents for counters that are cheap to read, and for the stacks of the ranks if no counter grows. rules/hang_rule.h
-// decides and formats the sentence. Watches only ranks that never call hvd.init(): ranks that call it report a stall
+// decides and formats the sentence. Watches a job until a rank calls hvd.init(): ranks that call it report a stall
 // themselves (src/runtime/stall).
 
 #include <algorithm>

@@ -108,7 +108,7 @@ void JobInspector::open(JobPolicy& policy) {
     server_ = *std::move(server);
 }
 
-// Sends exec records to the client: OutputChunks or the reason for a refusal, then an exit code.
+// Sends the client records as for exec: an OutputChunk if the policy accepts the change, then an ExecResult.
 net::Task<void> JobInspector::change(const std::vector<std::string>& words,
                                      net::StreamSocket& caller) {
   const auto sentence =
@@ -223,7 +223,7 @@ JobCounts JobInspector::known_counts() const {
   return state;
 }
 
-// Returns the slowest rank; nullopt for a job that hangs, whose last steps are too old.
+// Returns the slowest rank; nullopt if no rank is late, or if the last steps are too old because the job may hang.
 std::optional<SlowestRank> JobInspector::slowest() const {
   std::optional<SlowestRank> slowest;
   if (!metrics_.is_stepping()) return slowest;

@@ -37,7 +37,8 @@ struct JobCounts {
 
 class JobInspector {
  public:
-  // All arguments must outlive this object. `waits`: the waits in hvd.init(). `remark` prints a sentence for the user.
+  // `options`, `hosts` and `waits` must outlive this object. `waits`: the waits in hvd.init(). `remark` prints a
+  // sentence for the user.
   JobInspector(const net::asio::any_io_executor& executor, const Options& options,
                const HostTable& hosts, const InitWaits& waits, JobMetrics metrics,
                std::function<void(std::string_view sentence)> remark);
@@ -54,10 +55,10 @@ class JobInspector {
   // Returns the current place of a rank for which other ranks wait. `rank`: its number in the table.
   net::Task<std::vector<RankPlace>> place_of_late(int rank, uint32_t late_microseconds);
 
-  // Samples all ranks, unless the last sample is less than a second old, so that several viewers cost one sample. With
+  // Samples all ranks, unless the last sample is less than 0.9 s old, so that several viewers cost one sample. With
   // kGpus, also finds the ranks that wait for other ranks.
   net::Task<void> look(SampleGroups groups);
-  // Samples the agents, and returns the totals of the job.
+  // Calls look(), and returns the totals of the job.
   net::Task<JobCounts> counts();
   // Returns the job's metrics in the Prometheus format, at the level of --metrics-level. Takes less than a second.
   net::Task<std::string> metrics();

@@ -5,8 +5,8 @@
 //                                  '------- PartLaunch ---------'   queries hosts, prints, ends the job
 //
 // A part receives events, and is called at the time that its deadline() returns: no periodic tick wakes an idle job.
-// Parts never call each other: a part stores its results in RankRun, HostRun or InitWaits, where other parts read them.
-// JobParts owns the parts. All parts live on the launch's loop.
+// Parts never call each other: a part stores its results in RankRun or InitWaits, where other parts read them. JobParts
+// owns the parts. All parts live on the launch's loop.
 #pragma once
 
 #include <map>
@@ -75,7 +75,8 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
  public:
   virtual ~JobPart() = default;
   virtual void on(const JobEvent&) {}
-  // Returns the time at which on_deadline() is due. Called after each event and each task of PartLaunch::run().
+  // Returns the time at which on_deadline() is due. Called after each event, each deadline and each task of
+  // PartLaunch::run().
   virtual Clock::time_point deadline() const { return Clock::time_point::max(); }
   virtual void on_deadline() {}
   // Ends running work, because the job is over. Neither events nor deadlines follow.

@@ -1,6 +1,6 @@
 // Writes the metrics of the job to a file (--metrics-file), every 15 seconds and atomically by rename, as the textfile
-// collector of node_exporter requires. Removes the file at the end of the job, because Prometheus would keep reading
-// its values. An unresponsive file system delays neither the job nor its end.
+// collector of node_exporter requires. Removes the file at the end of each launch, because Prometheus would keep
+// reading its values. An unresponsive file system does not delay the job, and delays its end by at most a second.
 
 #include <chrono>
 #include <cstring>

@@ -1,5 +1,5 @@
-// Prints a sentence about hosts that do not answer for 15 s, and another sentence when they answer again. In between,
-// replaces the status line on a terminal.
+// Prints a sentence about hosts that do not answer for 15 s, and another sentence when they answer again. After 5 s
+// without an answer, replaces the status line on a terminal.
 
 #include "launcher/observe/parts.h"
 #include "launcher/observe/rules/silent_hosts.h"

@@ -276,7 +276,7 @@ net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std
 // Replaces a slow host by a spare host.
 void StragglerWatch::react(const StragglerFinding& finding, bool is_of_host) {
   if (finding.ranks.empty() || launch_.is_elastic()) return;
-  // Keep the host if the program may give one rank more work, and one of two hosts without a known cause.
+  // Keep the host if the program may give one of its ranks more work, or if it is one of two and no cause is known.
   const HostRun& host = launch_.hosts().rank(finding.ranks.front()).host();
   const bool is_whole = finding.ranks.size() == host.ranks().size();
   const bool is_constant = finding.kind == StragglerKind::kHost ||

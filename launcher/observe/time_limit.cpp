@@ -1,4 +1,4 @@
-// Ends a job that has run for --timeout seconds, and first shows the activity of its ranks. The default is no limit.
+// Ends a job that has run for --timeout seconds (default: unlimited), and first shows the stacks of its ranks.
 
 #include "base/text.h"
 #include "launcher/observe/parts.h"

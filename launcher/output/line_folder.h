@@ -36,12 +36,12 @@ class LineFolder {
     last_.resize(static_cast<size_t>(size));
     cut_.resize(static_cast<size_t>(size));
   }
-  // Adds a line. A line that ends with "\r" waits for a moment: the rank's next byte may be the " " that belongs to the
-  // line.
+  // Adds a line. A line that ends with "\r" waits for a moment: the rank's next byte may be the "\n" that belongs to
+  // the line.
   void add(int rank, std::string_view line, Clock::time_point now);
   // Confirms the bytes when the rank's newest held line is shown. Returns false if no line of the rank is held.
   bool consume(int rank, size_t size);
-  // Takes the first line if it has waited long enough, if all ranks have printed it, or if too much is held.
+  // Takes the first line if it has waited long enough, all ranks have printed it, too much is held, or `all` is set.
   bool take(Clock::time_point now, bool all, FoldedLine& out);
   bool is_empty() const { return lines_.empty() && cuts_ == 0; }
 

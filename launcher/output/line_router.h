@@ -69,7 +69,7 @@ struct Moment {
 
 class LineRouter {
  public:
-  // The hosts and the sinks must outlive it.
+  // The hosts and the sinks must outlive this object.
   LineRouter(const HostTable& hosts, LineStyle style, LineSinks& sinks);
 
   // Call when the table has more ranks.
@@ -92,7 +92,7 @@ class LineRouter {
   const LineTagger& tagger(int rank, OutputStream stream) const {
     return channels_[place(rank, stream)].tagger;
   }
-  // Returns whether lines are held back, which an unfinished line must not precede.
+  // Returns whether lines of the stream are held back. They must be shown before its unfinished line.
   bool is_holding_back(int rank, OutputStream stream) const;
   // For JobOutput::last_errors() and last_exception().
   std::string last_errors(int rank) const;

@@ -31,7 +31,7 @@ void LineTagger::feed(std::string_view bytes, std::string& out) {
   // Two searches by memchr, which handles many bytes at once, are faster than one search by find_first_of.
   if (bytes.empty()) return;
   size_t begin = 0;
-  // The line end "\r " of the previous line was split.
+  // The line end "\r\n" of the previous line was split.
   if (std::exchange(has_returned_, false) && bytes[0] == '\n') {
     if (format_ == LineFormat::kText) out += '\n';
     begin = 1;

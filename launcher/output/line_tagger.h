@@ -51,7 +51,7 @@ class LineTagger {
 
 // Removes and returns the first line with its end: "\n", "\r\n", or '\r' after a bar.
 std::string_view take_row(std::string_view& lines);
-// Removes the color of the tag, its first two escape sequences, from each line. Lines keep their own colors.
+// Removes the color of the tag (the first two escape sequences) from each line. Lines keep their own colors.
 std::string without_tag_colors(std::string_view lines);
 
 // Checks that every {word} in the tag of --tag is known.

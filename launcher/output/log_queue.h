@@ -21,7 +21,7 @@ class LogQueue {
   int socket() const { return socket_.get(); }
   // Queues complete lines. `rank`: -1 for lines of the launcher.
   void write(int rank, bool is_error, std::string_view lines);
-  // Drops the oldest waiting data except `most` bytes.
+  // Drops the oldest data until at most `most` bytes wait.
   void keep_newest(size_t most);
   // Sends as much as the socket accepts. Returns whether the queue is empty.
   bool flush();

@@ -97,7 +97,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const HostTable& hosts
     if (copy && !error) static_cast<void>(copy.release());
   }
   add_streams(0);
-  // A stalled standard error must not block other threads.
+  // Lines of this thread go through the sinks; other threads write to standard error directly.
   log::set_writer([this, thread = std::this_thread::get_id()](std::string_view line) {
     if (std::this_thread::get_id() != thread) {
       if (const std::string erased = terminal_.area_on_terminal()->interrupt(); !erased.empty())

@@ -25,16 +25,15 @@
 
 namespace hvd::launcher {
 
-// The presentation of the ranks' output.
 struct OutputStyle : LineStyle {
   std::string directory;         // receives a copy of the output; may be empty
   bool is_continued = false;     // keep the contents of the directory's files
   ColorRule colors{};            // for the tags of ranks
-  bool may_show_status = false;  // both streams are one terminal
+  bool may_show_status = false;  // TERM and the user allow a status line
   // The rank whose incomplete lines a terminal shows, because they may be a question; -1: none.
   int asking_rank = -1;
-  // Receives all complete lines, also of ranks that are not shown; may be null. Never holds back
-  // the ranks. Must outlive the output.
+  // Receives all complete lines, also of ranks that are not shown, and never holds back the ranks, unless
+  // is_shown_by_log; may be null. Must outlive the output.
   LogQueue* log = nullptr;
   // The log replaces the standard streams, and holds back the ranks as the streams would do.
   bool is_shown_by_log = false;
@@ -52,8 +51,8 @@ class JobOutput : LineSinks, TerminalPort {
   static Result<std::unique_ptr<JobOutput>> open(net::asio::any_io_executor executor,
                                                  const HostTable& hosts, OutputStyle style);
 
-  // Called when bytes of a rank were shown and are nearly written to its file, so that the rank may write as many more
-  // bytes.
+  // Called when bytes of a rank were shown and few bytes wait for files and the log, so that the rank may write as many
+  // more bytes.
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
   void on_consumed(Consumed callback) { consumed_ = std::move(callback); }
   // Called when the launcher's standard output or error accepts no further bytes.
@@ -78,7 +77,6 @@ class JobOutput : LineSinks, TerminalPort {
   void end_typed_line();
   // Returns the terminal, for the status line and typed input.
   Terminal& terminal() { return terminal_; }
-  // Returns whether the status line may have colors.
   bool colors_status() const { return style_.colors.holds_for(STDERR_FILENO); }
   // Returns the last lines that a rank wrote to its standard error (selected by traceback.h), as shown, or with a
   // text tag if the output has JSON objects; may be empty.

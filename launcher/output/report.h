@@ -26,7 +26,7 @@ void print_message(std::string_view sentence, Tone tone = Tone::kNotice);
 void copy_messages(std::function<void(std::string_view sentence)> copy);
 // Writes an answer to standard output. Returns 0; if the write fails, prints a message and returns the exit code.
 int print_answer(const std::string& text);
-// Prints why nothing was started on standard error; returns kExitBadInput.
+// Prints the error on standard error; returns kExitBadInput.
 int refuse(const Status& why);
 
 // Writes the bytes to their stream at once. Returns 0; if that fails, prints a message and returns the exit code.

@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 
 // Opens, writes and closes files on a separate thread, in the order of the calls, because a stalled file system like
-// NFS blocks its writer. JobOutput owns this object and limits the waiting data; its sinks call this object. Calls
+// NFS blocks its writer. JobOutput owns one for its sinks, and limits the waiting data; MetricsFile owns another. Calls
 // and results are on the launch's loop.
 class WriterThread {
  public:
@@ -73,7 +73,8 @@ class Sink {
   bool is_stalled() const;  // bytes are queued
   // Returns whether the queue is not moving. A file needs some time even without a stall.
   bool is_stuck() const;
-  // Called once, when the other end is gone or full. After the call, all bytes are dropped.
+  // Called once, when opening, writing or closing fails, for example because the reader has gone or the disk is full.
+  // After the call, all bytes are dropped.
   void on_broken(std::function<void(int error_number)> callback);
 
  private:

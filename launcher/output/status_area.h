@@ -33,7 +33,6 @@ class StatusArea {
 
   // Returns whether the area has no content.
   bool is_empty() const { return line_.empty() && bars_.empty(); }
-  // Returns whether the terminal shows the area.
   bool is_shown() const { return rows() > 0; }
   // Returns the number of rows that the terminal shows.
   size_t rows() const { return widths_.size(); }

@@ -60,9 +60,8 @@ class TerminalPort {
   virtual TerminalSize size() const = 0;
   // Returns whether the launcher is in the terminal's foreground.
   virtual bool is_in_foreground() const = 0;
-  // Returns whether bytes are still waiting for the terminal.
   virtual bool has_waiting_bytes() const = 0;
-  // Returns whether lines of the stream are held back, which must precede its unfinished line.
+  // Returns whether lines of the stream are held back. They must be shown before its unfinished line.
   virtual bool is_holding_back(size_t stream) const = 0;
   virtual Clock::time_point now() const = 0;
   virtual void wake_by(Clock::time_point time) = 0;
@@ -79,7 +78,7 @@ class Terminal {
   size_t streams() const { return streams_.size(); }
   CursorState cursor() const { return cursor_; }
   bool has_area() const { return has_area_; }
-  // Returns whether the area is visible: the launcher is in the foreground, and no other output is in the area's place.
+  // Returns whether the area may be visible: the launcher is in the foreground, and no other output is in its place.
   bool has_status() const;
   // Returns the state of the area, for a thread that writes to the terminal while the loop is blocked.
   std::shared_ptr<AreaOnTerminal> area_on_terminal() const { return area_state_; }

@@ -42,7 +42,7 @@ Status add(std::string_view text, EnvironmentChoice& choice) {
   const std::string_view name = text.substr(0, equals);
   HVD_RETURN_IF_ERROR(check_name(name));
   if (equals == std::string_view::npos) {
-    // A file's value precedes the values of flags, so that a flag overrides it.
+    // Keep an earlier value of this name, in case the launcher's environment lacks the name.
     const auto first =
         std::stable_partition(choice.values.begin(), choice.values.end(),
                               [&](const auto& variable) { return !fits(variable.first, name); });

@@ -12,8 +12,8 @@ namespace hvd::launcher {
 // One host's software, for example {"Python", "3.11.2"} and {"horovod", "1.0"}. Omits missing software.
 using Versions = std::vector<std::pair<std::string, std::string>>;
 
-// Returns a sentence for each host whose Python or horovod (major and minor number) differs from that of most
-// hosts, or from that of the first host if no version has a majority. Omits hosts that were not tested.
+// Returns a sentence for each host whose Python or horovod (major and minor number) differs from the most frequent
+// version; if several are equally frequent, from the first of them. Omits hosts that were not tested.
 std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,
                                               const std::vector<Versions>& versions);
 

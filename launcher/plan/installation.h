@@ -8,7 +8,6 @@
 
 namespace hvd::launcher {
 
-// Returns the folder of the running executable.
 std::string executable_folder();
 
 // Returns the path of horovod-agent: next to the executable, or in ../libexec/horovod. An error names both paths.

@@ -15,12 +15,12 @@ bool is_secret_name(std::string_view name);
 
 class Redactor {
  public:
-  // `environment`: the values of its variables with secret names are hidden in any text.
+  // `environment`: its values with secret names, except short values and paths, are hidden in any text.
   explicit Redactor(std::span<const std::pair<std::string, std::string>> environment);
 
   // Returns one line without secrets: the values of secret variables, a URL's user and password,
-  // the text after a secret name and "=", ":" or a blank, and runs of 32 or more hexadecimal
-  // digits.
+  // the text after a secret name and "=", ":" or a blank (a blank only after a flag), and runs of 32 or more
+  // hexadecimal digits.
   std::string redact(std::string_view line) const;
   // Redacts the words of a command; the value after a flag with a secret name is hidden.
   std::vector<std::string> redact_command(std::span<const std::string> words) const;

@@ -33,8 +33,8 @@ struct SlotPlan {
 // the error has a table of the hosts and their slots.
 Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc);
 
-// Holds back spare hosts (--spares), and replaces failed hosts by them. The code of a command takes the spares before
-// the job starts; attempts.cpp replaces failed hosts before it launches the job again. Pure.
+// Holds back spare hosts (--spares), and replaces failed hosts by them. command.cpp takes the spares before the job
+// starts; attempts.cpp replaces failed hosts before it launches the job again. Pure.
 
 // Moves the last `count` hosts into the result. Fails if no host would remain.
 Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);

@@ -101,7 +101,7 @@ bool has_ended(pid_t process) {
          info.si_pid == process;
 }
 
-// Waits until the record contains "running": the log then contains all earlier output.
+// Waits up to a second until the record contains "running": the log then contains all earlier output.
 void await_running(const UniqueFd& folder) {
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (auto record = read_record(folder); record.ok() && record->state == "starting";

@@ -35,28 +35,29 @@ std::string id_of(const JobRecord& record, const ProcessIdentity& observer);
 
 // Returns "job mnist (4711)" or "job 4711".
 std::string described(const JobRecord& record, const StateView& view);
-// Returns a line for the error of several_run(): " 4711 mnist python3 train.py".
+// Returns a line for the error of several_run(): "\n  4711  mnist  python3 train.py".
 std::string row_of(const JobRecord& record, const StateView& view);
 // Returns an error for a command that needs one job. `more`: the text after the job's id on the command line.
 Status several_run(const std::string& command, const std::string& more, const std::string& rows);
 
-// Returns the running job with this name or id, else a job in this Slurm allocation, else the newest of several jobs.
-// An empty word means all jobs. `command`: the command's name for errors, "stop".
+// Returns the running job that the word names by its name or id, else by its Slurm job; if none runs, the newest of
+// these jobs. Returns an error if several run. An empty word means all jobs. `command`: the command's name for errors,
+// "stop".
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command);
 
 // Returns whether a word of a command may mean a job, and is not a flag.
 inline bool may_be_job(const std::string& word) { return !word.empty() && word[0] != '-'; }
-// Returns the pid of the launcher on this machine that a word means: the word itself if it is empty or a number without
-// a record, else the launcher of choose_job(). Returns an error if the job has ended. If the job runs on another
-// machine, the command `arguments` on that machine replaces this process (run_there).
+// Returns the pid of the launcher on this machine that a word means: the word itself if it is empty or a pid, else the
+// launcher of choose_job(). Returns an error if the job has ended. If the job runs on another machine, the command
+// `arguments` on that machine replaces this process (run_there).
 Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments);
 // Replaces this process by the command on the machine of the only running job, for a command without a word if no
-// launcher runs on this machine. Returns OK if no job runs.
+// launcher runs on this machine. Returns OK if no job runs on another machine.
 Status go_to_running_job(std::span<const std::string> arguments);
 // Notifies the user, before a wait for output or the end of the job, that the launcher on this machine is stopped.
 void notify_if_stopped(const std::string& pid);
-// Returns whether the word is the name of a running job, or the id of a job on another machine.
+// Returns whether the word is the name or the id of a running job.
 bool means_running_job(const std::string& word);
 
 // Returns the command line: with srun if the launcher runs on a node of a Slurm job, else with ssh. `horovodrun`: its

@@ -18,7 +18,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostName = 64;
-// A launcher writes its record once a minute. Readers consider a launcher ended after three minutes without a record.
+// A launcher writes its record once a minute. Readers on other machines do not know whether it runs after three minutes
+// without a record.
 constexpr int64_t kSignSeconds = 180;
 
 // Calls `visit` with the key of each member in JSON, and the member.

@@ -158,7 +158,6 @@ bool ends_line(std::string_view text, size_t at) {
   return text[at] == '\n' || (text[at] == '\r' && !text.substr(at + 1).starts_with('\n'));
 }
 
-// Removes the first `lines` lines.
 void skip_lines(std::string& text, size_t lines) {
   size_t at = 0;
   for (; lines > 0 && at < text.size(); ++at) lines -= ends_line(text, at) ? 1 : 0;

@@ -81,7 +81,7 @@ class LogReader {
   bool begins_late_ = false;
 };
 
-// Keeps the last lines of an output. Attach owns this object. Pure.
+// Keeps the last lines of an output. show_last_lines() owns this object. Pure.
 class TailLines {
  public:
   explicit TailLines(size_t most) : most_(most) {}

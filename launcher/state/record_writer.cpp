@@ -81,7 +81,7 @@ class RecordProcess {
     if (size < 0 && errno == EINTR) return;
     auto record = parse_job_record(std::string_view(text).substr(0, size > 0 ? size : 0));
     if (record.ok()) {
-      // The launcher sends only changed members.
+      // The launcher omits these members, which do not change.
       record->command = std::move(record_.command);
       record->directory = std::move(record_.directory);
       record->writer = record_.writer;
@@ -199,8 +199,8 @@ class RecordProcess {
   bool is_killed_ = false;  // the launcher was killed
 };
 
-// Blocks signals for the launcher, its terminal or its allocation, so that the signals do not end this process before
-// the launcher. Closes descriptors whose end other processes wait for.
+// Ignores signals that are meant for the launcher, its terminal or its allocation, so that they do not end this process
+// before the launcher. Closes descriptors whose end other processes wait for.
 [[noreturn]] void run_process(const std::string& path, JobRecord record, UniqueFd socket,
                               UniqueFd output, UniqueFd streams) {
   ::setsid();

@@ -29,7 +29,7 @@ enum class Kept : uint8_t {
 
 class RecordWriter {
  public:
-  // Starts the child process. Returns null after a message to the user: the job runs without a record. `is_quiet`:
+  // Starts the child process. Returns null, after a message to the user, if the process cannot start. `is_quiet`:
   // prints no message if the directory cannot keep a record.
   static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, Kept kept,
                                              bool is_quiet);

@@ -52,7 +52,7 @@ bool is_own(const UniqueFd& folder, mode_t others) {
          (status.st_mode & others) == 0;
 }
 
-// Returns kNotFound if the file does not exist.
+// Returns kNotFound if the directory does not exist.
 Result<UniqueFd> open_state_folder(const std::string& path) {
   UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder && errno == ENOENT) return not_found(cat("there is no directory ", printable(path)));

@@ -31,7 +31,6 @@ Status begin_local_record(const std::string& path, const JobRecord& record);
 Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity& launcher);
 // Removes the job's folder if it is empty. Returns false if it is not empty.
 bool remove_empty_job_folder(const std::string& path, const ProcessIdentity& launcher);
-// Returns the name of the job's folder.
 std::string job_folder_name(const ProcessIdentity& launcher);
 // Opens the folder of a job; refuses a folder of another user.
 Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity& launcher);

@@ -42,9 +42,9 @@ Result<UniqueFd> listen_everywhere(uint16_t port);
 // on this host, unless the server has already closed a TCP connection.
 Result<std::string> read_message(std::span<const net::SocketAddress> addresses);
 
-// Repeatedly calls `ask` with 0 to attempts - 1, until it succeeds, denies permission, or the
-// deadline has passed; returns the last error then. A rank 0 that has not started cannot notify the
-// other ranks, so the pauses double from 20 ms to 1 s.
+// Repeatedly calls `ask` with 0 to attempts - 1, until it succeeds, denies permission, or the deadline has passed: then
+// returns kDeadlineExceeded with the message of the last error. A rank 0 that has not started cannot notify the other
+// ranks, so the pauses double from 20 ms to 1 s.
 Result<Bytes> ask_until(Deadline deadline, int attempts,
                         const std::function<Result<Bytes>(int attempt)>& ask);
 

@@ -17,8 +17,8 @@ class Munge {
   // Makes a credential for this process's user. A shared credential is valid as long as munged allows, an hour
   // by default, since ranks may wait for each other; any other credential is valid for five minutes.
   Result<std::string> seal(ByteView message, bool is_shared = false) const;
-  // Opens a credential that another process of this user has sealed. Each host may read a
-  // credential once, or, if it is shared, once per process.
+  // Opens a credential that another process of this user has sealed. Each host may read a credential once; a shared
+  // credential, any number of times.
   Result<Bytes> unseal(const std::string& credential, bool is_shared = false) const;
 
  private:

@@ -29,7 +29,7 @@ const Abi& abi();
 
 struct Handles {
   MPI_Comm world{};
-  MPI_Datatype types[13]{};  // by hvd_dtype; World creates the 16-bit types that MPI lacks
+  MPI_Datatype types[13]{};  // by hvd_dtype; Reductions creates the 16-bit types that MPI lacks
   MPI_Op sum{}, min{}, max{}, product{};
   MPI_Request no_request{};
   MPI_Errhandler errors_return{};

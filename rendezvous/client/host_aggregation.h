@@ -1,8 +1,8 @@
 // Host-level aggregation of an exchange: messages between the ranks of a host and their agent. Each
-// rank sends its record to the agent. When the agent has the records of all its ranks, it requests
-// one rank to forward the host's record to the store, and distributes the result to the other ranks.
-// Messages are sent over a Unix socket (net/packet_socket), records in memory files (memfd).
-// AgentStore and the agent use this code. Stateless; the only I/O is on the memory files.
+// rank sends its record to the agent. When the agent has the records of all its ranks, it asks one rank to forward the
+// host's record to the store, and distributes the result to the other ranks. Messages are sent over a Unix socket
+// (net/packet_socket), records in memory files (memfd). AgentStore and the agent use this code. Stateless; the only I/O
+// is on the memory files.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,6 @@ namespace hvd::rendezvous {
 
 class StoreService;
 
-// A waiting request.
 struct WaitingRequest {
   std::string what;  // method and path, without parameters
   Clock::time_point since;
@@ -53,7 +52,7 @@ class Monitor {
 
   // Returns Prometheus text, format 0.0.4.
   std::string metrics(const StoreService& service, size_t connections, size_t waiting) const;
-  // Returns JSON: the workers that have arrived, with the times, and the missing ones.
+  // Returns JSON: the workers that have arrived, with the times, and the number of missing ones.
   std::string status(const StoreService& service, size_t connections,
                      std::vector<WaitingRequest> waiting) const;
 

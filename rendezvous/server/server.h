@@ -50,8 +50,8 @@ class Server {
   Server(const Server&) = delete;
 
   // Resumes the job of an earlier server, and stores each later change. Call it before listen().
-  // Fails if the stored job is not this server's job. Calls `on_lost` after another server has claimed
-  // the job and all connections of this server have ended.
+  // Fails if the stored job is not this server's job. Calls `on_lost` when this server no longer owns the job (another
+  // server has claimed it, or the store has lost it), after closing all connections of this server.
   Status resume(OpenedStore opened, std::function<void(Status)> on_lost);
 
   // Resolves, binds and listens; may be called several times. Returns the address of the socket,
@@ -77,8 +77,8 @@ class Server {
   // break without a reply, and clients try again.
   void hand_over();
 
-  // For the owner of the server, without a connection: set() sets a key; on_change() calls `on_key` on the
-  // loop after each call that changed a key with this prefix, during the server's lifetime.
+  // For the owner of the server, without a connection: set() sets a key; on_change() calls `on_key` on the loop after a
+  // key with this prefix was set, during the server's lifetime.
   Status set(std::string_view key, ByteView value);
   void remove_all(std::string_view prefix);  // keys and exchanges
   void on_change(std::string prefix, std::function<void(const std::string& key)> on_key);

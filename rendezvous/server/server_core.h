@@ -64,7 +64,7 @@ struct ServerCore {
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   StoreService service;
   std::optional<UnsignedStore> unsigned_store;  // unset: unsigned requests are refused
-  // The statuses of unsigned requests that were already logged, since each is logged once.
+  // The statuses of refusals that were already logged, since each is logged once.
   std::set<int> logged_refusals;
   std::unordered_set<Session*> sessions;
   // Sessions without a proof, in the order of connection. A proven session is removed at the next connection.

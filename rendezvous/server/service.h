@@ -1,6 +1,6 @@
 // Executes the requests of PROTOCOL.md: returns a reply at once, or a Pending for a request that
 // must wait. Owns the key-value store, the exchanges and the membership of the job. Does no I/O and
-// checks no signature: a Session does both, and calls this on the server's loop.
+// checks no signature: a Session does both, and calls StoreService on the server's loop.
 #pragma once
 
 #include <functional>

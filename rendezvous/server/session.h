@@ -76,7 +76,6 @@ class Session : public std::enable_shared_from_this<Session> {
   // Returns whether a client was admitted: by a signature, or by its user for unsigned requests.
   bool is_proven() const { return client_.is_proven() || (is_unsigned_ && is_admitted_); }
 
-  // Returns the waiting request, if any.
   std::optional<WaitingRequest> waiting() const;
 
  private:

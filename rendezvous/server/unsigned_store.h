@@ -43,7 +43,6 @@ class UnsignedStore {
   };
   // 413 and 507: a PUT exceeds a limit.
   Answer answer(std::string_view method, std::string_view target, Bytes body);
-  // Returns whether the store supports this method.
   static bool knows(std::string_view method);
 
   size_t scope_count() const { return scopes_.size(); }

@@ -48,7 +48,7 @@ class DurableStore {
   virtual void stop() = 0;
 };
 
-// A durable store and the records of the earlier server. If null, the server stores nothing.
+// A durable store and the records of the earlier server. If `store` is null, the server stores nothing.
 struct OpenedStore {
   std::shared_ptr<DurableStore> store;
   Records records;
@@ -72,7 +72,7 @@ enum class RecordKind : char {
 
 std::string name(RecordKind kind, std::string_view rest = {});
 
-// The last call of a client that changed something.
+// A client's last call that changed something.
 struct OutcomeRecord {
   uint64_t sequence = 0;
   bool swapped = false;  // whether a compare-and-set has set the key

@@ -170,7 +170,7 @@ void HangRule::update(const Signs& signs, Time now, double seconds) {
   for (auto& [number, rank] : ranks_) rank = {rank.last, now, rank.last.main_microseconds};
 }
 
-// Called when a rank has moved.
+// Restarts the measurement of silence: at the first look, and after a rank has moved or observations were discarded.
 void HangRule::begin_again(Time since) {
   quiet_since_ = since;
   for (auto& [number, rank] : ranks_) rank.main_since = rank.last.main_microseconds;
@@ -278,7 +278,7 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
-    // Require a longer time for this rank, because ranks reach a collective one after another.
+    // Nine limits suffice for further ranks, because ranks reach a collective one after another.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
     // Without a stack, the rank may do something else than wait for other ranks.
     if (!place.no_stack.empty()) continue;

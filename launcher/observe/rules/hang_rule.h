@@ -97,7 +97,6 @@ class HangRule {
 
 // The following functions format a finding as sentences for the user. They escape texts from agents.
 
-// A rank that has ended.
 struct EndedRank {
   int rank = 0;
   std::string how;  // "exit code 0"

@@ -1,5 +1,6 @@
 // Tracks which ranks of a job of constant size wait in hvd.init(), and for which ranks, from the ranks' reports
-// (rendezvous::WorldReport) and states. JobLaunch and StartWatch use this code. Pure: each event carries its time.
+// (rendezvous::WorldReport) and states. JobLaunch owns one object for hvd.init() and one for MPI_Init. Pure: each event
+// carries its time.
 #pragma once
 
 #include <map>
@@ -30,9 +31,9 @@ class InitWaits {
 
   // Returns the longest wait for ranks that still run.
   std::optional<Wait> longest() const { return find(false); }
-  // Returns a wait whose first missing rank has ended, so that the wait cannot succeed.
+  // Returns the longest wait that cannot succeed, because ranks have ended: its `missing` has only these ranks.
   std::optional<Wait> hopeless() const { return find(true); }
-  // Returns the wait that includes this rank, if any.
+  // Returns the wait in which this rank waits, if any.
   std::optional<Wait> of(int rank) const;
   // Returns whether any rank has called hvd.init().
   bool has_begun() const { return !starts_.empty(); }
@@ -47,7 +48,7 @@ class InitWaits {
   Wait wait_of(const Start& start, bool is_hopeless) const;
 
   const HostTable& hosts_;
-  std::map<std::string, Start> starts_;  // key: the name of the start in the ranks' reports
+  std::map<std::string, Start> starts_;  // key: name and ranks of the start
 };
 
 // Returns "rank 3 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a core; ranks 0-2 wait

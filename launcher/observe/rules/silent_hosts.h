@@ -1,5 +1,5 @@
-// Describes unresponsive hosts: one sentence after 15 s, one sentence when the hosts answer again, and a status line in
-// between. SilenceWatch owns this object and passes it the events of the agents. Pure.
+// Describes unresponsive hosts: a status line after 5 s, one sentence after 15 s, and one sentence when the hosts
+// answer again. SilenceWatch owns this object and passes it the events of the agents. Pure.
 #pragma once
 
 #include <map>

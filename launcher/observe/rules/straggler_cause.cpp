@@ -59,7 +59,7 @@ struct Compared {
     }
     return median(std::move(values));
   }
-  // Returns the maximum over the late ranks, and the median over the other ranks.
+  // most(): the maximum over the late ranks. of_others(): the median over the other ranks.
   double most(double (*share)(const Growth&)) const {
     double found = 0;
     for (const auto& [rank, each] : ranks) {

@@ -56,8 +56,7 @@ struct LateLine {
 };
 
 // Returns "rank 3 on b is 7.4 ms late in 47 of 50 steps, 15 % of a step; cause: the program itself".
-// `cause` may be empty.
-// `host_of` is indexed by rank.
+// `cause` may be empty. `host_of` is indexed by rank.
 std::string straggler_sentence(const StragglerFinding& finding, const std::string& cause,
                                const LateLine& line, const std::vector<std::string>& host_of);
 

@@ -1,6 +1,6 @@
-// A terminal in full-screen mode: the alternate screen without a cursor, and keys without buffering or echo. Restores
-// the terminal when it is destroyed, when it is suspended, and when the process dies of a signal that it can catch. One
-// object at a time.
+// A terminal in full-screen mode: the alternate screen without a cursor, and keys without buffering or echo. The
+// destructor restores the terminal, and so does the process when it dies of a signal that it can catch. One object at a
+// time.
 #pragma once
 
 #include <termios.h>

@@ -46,7 +46,7 @@ const OperationWaits::Rank* OperationWaits::before(const Rank& rank) const {
                                                                              : &found->second;
 }
 
-// A rank waits if its count has not changed since the previous look, and some counts are now still smaller.
+// A rank waits if its count has not changed since the previous look, and the counts of other ranks are smaller.
 void OperationWaits::take_world(std::vector<const Rank*> ranks) {
   std::ranges::stable_sort(ranks, {}, &Rank::operations);
   if (ranks.empty() || ranks.front()->operations == ranks.back()->operations) return;

@@ -36,7 +36,7 @@ class OperationWaits {
   void take_world(std::vector<const Rank*> ranks);
   const Rank* before(const Rank& rank) const;
 
-  std::map<int, Rank> last_, before_;  // counts at the last two looks, by rank number
+  std::map<int, Rank> last_, before_;  // counts at the last two looks, by number in the table
   Clock::time_point looked_at_{};
   bool needs_another_ = false;
   std::map<int, std::string> waits_;  // by rank

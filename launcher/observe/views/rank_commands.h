@@ -16,16 +16,17 @@ namespace hvd::launcher {
 
 class RankCommands {
  public:
-  // Passes a Run, OutputCredit or StopRun to the host of a rank. Returns a line with the reason if the host refuses the
-  // message; else an empty string.
+  // Passes a Run, OutputCredit or StopRun to the host of a rank. Returns a line with the reason if the message cannot
+  // be sent; else an empty string.
   using Send = std::function<std::string(int rank, const Message& order)>;
   // `hosts` must outlive this object.
   RankCommands(net::asio::any_io_executor executor, const HostTable& hosts, Send send)
       : executor_(std::move(executor)), hosts_(hosts), send_(std::move(send)) {}
 
-  // Runs the command beside each selected rank. Returns when all commands have ended. If the client closes its socket,
-  // the commands are ended. Sends the client their output in records (inspection.h), with a tag of the rank before each
-  // line if there are several ranks, and then an ExecResult with the first exit code that is not 0.
+  // Runs the command beside each selected rank; without a selection, beside one rank of each host. Returns when all
+  // commands have ended. If the client closes its socket, the commands are ended. Sends the client their output in
+  // records (inspection.h), with a tag of the rank before each line if there are several ranks, and then an ExecResult
+  // with the first exit code that is not 0.
   net::Task<void> run(Run wish, net::StreamSocket& caller);
   void on_output_chunk(const OutputChunk& chunk);
   void on_exec_result(const ExecResult& ran);

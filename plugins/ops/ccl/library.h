@@ -11,7 +11,7 @@
 
 namespace hvd::ops::ccl {
 
-// Calls a function of the library with its default attribute.
+// A function of the library, and its default attribute.
 template <typename Function>
 struct CallWithDefaults {
   Function* function = nullptr;
@@ -41,8 +41,8 @@ struct CclApi {
   CallWithDefaults<abi::AllToAll> all_to_all = {find(abi::kAllToAll), find(abi::kAllToAllDefault)};
 };
 
-// Opens the library in HOROVOD_CCL_LIBRARY, else the one that this process has already loaded, else the
-// usual one. If the library or its libfabric is missing, returns an error with the remedy.
+// Opens the library in HOROVOD_CCL_LIBRARY, else the one that this process has already loaded, else a usual one. If the
+// library or its libfabric is missing, returns an error with the remedy.
 Result<CclApi> open_api();
 
 // Sets the library's environment variables for this rank, except those already set, and starts the

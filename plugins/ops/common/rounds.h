@@ -1,6 +1,6 @@
 // Exchanges a record or an error between all ranks through the job's store, before a library starts.
-// Every rank then reports the same error, and no rank waits inside the library for a rank that failed.
-// Backends use Rounds when they open.
+// Every rank then reports an error, and no rank waits inside the library for a rank that failed. Backends use Rounds
+// when they open.
 #pragma once
 
 #include <string>
@@ -29,8 +29,8 @@ class Rounds {
   Rounds(const hvd_plugin_host& host, const hvd_plugin_config& config)
       : host_(host), config_(config) {}
 
-  // Publishes this rank's record, or its error `own`. Returns the records of all ranks, or the error of
-  // the lowest rank with an error. Use each `name` once.
+  // Publishes this rank's record, or its error `own`. Returns the records of all ranks; or this rank's error, else the
+  // error of the lowest rank with an error. Use each `name` once.
   Result<std::vector<std::string>> exchange(const char* name, const Status& own,
                                             const std::string& record) const;
 

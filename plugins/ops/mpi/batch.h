@@ -16,7 +16,7 @@
 
 namespace hvd::ops::mpi {
 
-// Returns whether MPI can run the batch, since MPI's counts are ints.
+// Returns whether the counts of the batch fit into ints, as MPI's counts must.
 bool can_run(const hvd_batch& batch, int32_t size);
 
 class MpiBatch : public RunningBatch {

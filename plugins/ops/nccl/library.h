@@ -10,7 +10,6 @@
 
 namespace hvd::ops::nccl {
 
-// The functions of the communication library.
 struct NcclFunctions {
   SymbolFinder find;
 
