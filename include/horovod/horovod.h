@@ -8,7 +8,7 @@
  *  3. The first field of a struct is its size in the caller's build (sizeof). Structs grow only at
  *     the tail. Fields beyond the caller's size read as zero.
  *  4. Any thread may call any function unless its comment says otherwise. No function calls back,
- *     except for hvd_init_options.joined.
+ *     except for hvd_init_options.joined and share.
  *  5. Strings are NUL-terminated UTF-8. The library uses a pointer argument only during the call
  *     unless the comment says otherwise.
  */

@@ -82,7 +82,7 @@ typedef enum hvd_status {
   HVD_PERMISSION_DENIED = 7,   /* a signature, token or file mode was refused */
   HVD_ALREADY_EXISTS = 8,      /* the name or memory is in flight already */
   HVD_UNIMPLEMENTED = 9,       /* not in this build; the message names an alternative */
-  HVD_INTERNAL = 10,           /* a defect of this library */
+  HVD_INTERNAL = 10,           /* a defect of this library, or no memory or thread left */
   HVD_IN_PROGRESS = 11,        /* hvd_wait: not complete yet; hvd_release: still in use */
   HVD_LEFT = 12                /* hvd_init: this process has left the job, and must end */
 } hvd_status;

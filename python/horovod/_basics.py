@@ -235,7 +235,7 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
             if not library().hvd_is_provisional():
                 _restore_sets(added, library().hvd_generation() > _generation_of_launch and not ranks)
             break
-        except HorovodInternalError as error:  # a rank was lost: the next generation excludes this rank
+        except HorovodInternalError as error:  # a rank was lost: the next generation excludes that rank
             if is_initialized():
                 with contextlib.suppress(HorovodInternalError):
                     _leave()
@@ -464,7 +464,7 @@ def mpi_built() -> bool:
 
 
 def gloo_enabled() -> bool:
-    """Returns whether this job works without MPI, where the original Horovod would use Gloo."""
+    """Returns whether this job sends tensors in host memory without MPI, where the original Horovod would use Gloo."""
     return _chosen() != "mpi" and gloo_built()
 
 

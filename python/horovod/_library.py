@@ -1,6 +1,6 @@
 """Finds and opens libhorovod.so.1; declares its C functions (include/horovod/horovod.h).
 
-Owns the one open library of the process. Handles no tensors, and raises only ImportError.
+Owns the one open library of the process. Handles no tensors. `library` raises only ImportError.
 """
 
 from __future__ import annotations

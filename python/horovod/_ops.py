@@ -122,7 +122,7 @@ class RawOutput(NamedTuple):
 
 
 class _State:
-    """Counters of unnamed calls, by process set and operation."""
+    """Counters of unnamed calls, by process set and operation, and functions that frameworks have registered."""
 
     def __init__(self) -> None:
         self.counters: dict[int, dict[str, Any]] = {}
@@ -442,7 +442,7 @@ def reset() -> None:
 
 
 def check(status: int, error: ctypes.Array[ctypes.c_char], *, negotiated: bool = True) -> None:
-    """Raises the exception for a failed call of init or shutdown. `negotiated`: other ranks may have contributed to a
+    """Raises the exception for a failed call of the library. `negotiated`: other ranks may have contributed to a
     refused value."""
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated)

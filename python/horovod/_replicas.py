@@ -458,7 +458,7 @@ def _pairs(numbers: Sequence[int]) -> Any:
 
 
 def _groups(rows: Dict[int, List[float]]) -> List[Tuple[List[float], List[int]]]:
-    """Returns the distinct rows, each with its ranks, in descending order of the number of ranks."""
+    """Returns at most four of the distinct rows, each with its ranks, in descending order of the number of ranks."""
     groups: Dict[str, Tuple[List[float], List[int]]] = {}
     for rank in sorted(rows):
         groups.setdefault(repr(rows[rank]), (rows[rank], []))[1].append(rank)

@@ -31,7 +31,7 @@ def _free_signal() -> Optional[int]:
 
 @functools.lru_cache(maxsize=None)
 def offer() -> bool:
-    """Provides this process's stack, once. Returns False, without other effects, if that is impossible."""
+    """Provides this process's stack, once. Returns False if that is impossible."""
     try:
         number = _free_signal()
         if number is None:

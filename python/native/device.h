@@ -50,8 +50,8 @@ class Devices {
   // it is refused). Returns false, perhaps with an exception, if the Python function must submit the allreduce.
   bool submit(ModuleState* state, const Framework& framework, PyObject* tensor,
               hvd_submission submission, Reference* handle);
-  // Sets stream, event and flag of a submission that the runtime orders by the stream. Returns the event, which `uses`
-  // keeps; NULL: the device has failed.
+  // Sets event and flag of a submission that the runtime orders by its stream. Returns the event, which `uses` keeps;
+  // NULL: the device has failed.
   Event order(hvd_submission* submission);
   void uses(hvd_handle handle, Event event, bool is_ordered);
   // Call it when the handle's work has ended. `is_in_use`: a library may still use the work's event.

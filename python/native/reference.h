@@ -28,11 +28,9 @@ class Reference {
   PyObject* object_ = nullptr;
 };
 
-// Calls a function without Python's lock (the GIL).
-
-// After its end, Python before 3.14 calls pthread_exit() in a thread that requests the lock. The unwinding of the
-// thread's stack would release the callers' references without the lock, and crash the process of a completed job.
-// Therefore such a thread waits here for the end of the process, as it does in Python 3.14.
+// Takes Python's lock. After the end of Python, versions before 3.14 call pthread_exit() in a thread that requests the
+// lock. The unwinding of the thread's stack would release the callers' references without the lock, and crash the
+// process of a completed job. Therefore such a thread waits here for the end of the process, as it does in Python 3.14.
 inline void take_lock(PyThreadState* thread) {
   try {
     PyEval_RestoreThread(thread);
@@ -41,6 +39,7 @@ inline void take_lock(PyThreadState* thread) {
   }
 }
 
+// Calls a function without Python's lock (the GIL).
 template <typename Function>
 auto without_lock(const Function& function) {
   PyThreadState* const thread = PyEval_SaveThread();

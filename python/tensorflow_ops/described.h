@@ -1,5 +1,5 @@
-// Describes the tensors of a node of a TensorFlow graph as hvd_tensors. kernels.cpp calls it when the node runs, on a
-// thread of TensorFlow.
+// Describes the tensors of a node of a TensorFlow graph as hvd_tensors. kernels.cpp calls this code when the node runs,
+// on a thread of TensorFlow.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ struct Library {
 // Returns NULL until Python has set the library.
 const Library* library();
 
-// Returns `noname.<n>`: equal on all ranks of a process set that run their unnamed calls in the same order.
+// Returns `tf.noname.<n>`: equal on all ranks of a process set that run their unnamed calls in the same order.
 std::string next_name(const char* prefix, int32_t process_set);
 
 // Called before each reduction with the number of its check of replicas. Returns whether Python must run first;

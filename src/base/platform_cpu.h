@@ -22,8 +22,9 @@ constexpr bool kFusesMultiplyAdd = true;
 constexpr bool kFusesMultiplyAdd = false;
 #endif
 
-// This source is compiled for processors that convert float16. The functions convert the leading elements, eight at a
-// time, and return how many elements they converted; all NaNs become 0x7e00. Internal linkage on purpose, as in half.h.
+// True if this source is compiled for processors that convert float16. The functions convert the leading elements,
+// eight at a time, and return how many elements they converted; all NaNs become 0x7e00. Internal linkage on purpose, as
+// in half.h.
 #ifdef __F16C__
 constexpr bool kConvertsHalves = true;
 #else

@@ -38,8 +38,6 @@ inline std::string read_large_proc_file(const std::string& path, size_t limit) {
   return content;
 }
 
-// Reads /proc/PID/stat; see proc(5). Any thread.
-
 // Fields, counted from 0 after the name. Fields OfChildren have the sums of the children that the process has reaped.
 enum class StatField : size_t {
   kState = 0,
@@ -58,9 +56,10 @@ enum class StatField : size_t {
   kFields
 };
 
+// Reads /proc/PID/stat; see proc(5). Any thread.
 class ProcStat {
  public:
-  // `folder`: "/proc/12/". Returns nullopt if the process has ended.
+  // `folder`: "/proc/12/". Returns nullopt if this process does not exist.
   static std::optional<ProcStat> read(const std::string& folder) {
     const std::string text = read_proc_file(folder + "stat");
     // The name is in parentheses and may contain any character, including blanks and parentheses.

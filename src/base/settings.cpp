@@ -35,7 +35,7 @@ Status check_value(const Setting& setting, std::string_view value) {
 }
 
 std::string plain(double number) {
-  constexpr double kWhole = 1e15;  // smaller doubles are exact integers; NaN compares false
+  constexpr double kWhole = 1e15;  // smaller whole numbers are exact; NaN compares false
   if (!(std::abs(number) < kWhole)) return cat(number);
   const auto whole = static_cast<int64_t>(number);
   return static_cast<double>(whole) == number ? cat(whole) : cat(number);

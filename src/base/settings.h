@@ -76,7 +76,8 @@ class Settings {
   Status check_ranges(const std::function<std::string(std::string_view key)>& name_of) const;
   // Like check_ranges(name_of), with the names of variables.
   Status check_ranges() const;
-  // Returns true if the environment or a call has set a non-empty value.
+  // Returns true if the environment or a call has set a value. In the environment, an empty value
+  // sets only a flag.
   bool is_set(std::string_view key) const;
   std::string text(std::string_view key) const;
   int64_t integer(std::string_view key) const;
@@ -118,11 +119,12 @@ class Settings {
 // init_timeout if it is set; otherwise the larger of its default and start_timeout.
 double init_seconds(const Settings& settings);
 
-// Parses, case-insensitive, "1", "true", "yes", "on" and "0", "false", "no", "off", "".
+// Parses, case-insensitive, "1", "true", "yes", "on" and "0", "false", "no", "off", "". Another
+// whole number is true if it is above 0.
 std::optional<bool> parse_flag(std::string_view text);
 
 // Returns a sentence for each variable with an unknown name HOROVOD_... that is at most two letters
-// away from a known name: one of the table, of other_variables(), or of the original Horovod.
+// away from a known name: one of the table or of other_variables().
 std::vector<std::string> about_misspelt_variables(
     std::span<const std::pair<std::string, std::string>> variables);
 

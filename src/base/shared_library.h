@@ -1,5 +1,5 @@
-// Opens a shared library at run time. Never closes a library, because a thread may be executing its code.
-// Any thread.
+// Opens a shared library at run time. Only try_open() closes a library: a thread may be executing the code of any
+// other. Any thread.
 #pragma once
 
 #include <functional>

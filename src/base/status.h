@@ -93,13 +93,11 @@ Status system_error(std::string_view what, int error_number);
 // error, if a container's filter refuses clone3, the system call for such a start; else empty.
 std::string clone3_advice(int error_number);
 
-// Passes a Status through a C interface: returns its code, and writes its message into the caller's
-// buffer.
-
 // Converts an exception. The error names the resource that the system refused: memory, a thread or a descriptor.
 Status status_of(const std::exception& thrown);
 
-// Truncates the message to the buffer's size, and always ends it with a null byte.
+// Returns the code of a Status to a C caller, and writes the message of a failure into the caller's
+// buffer, truncated to its size and with a null byte at the end.
 inline int to_c_status(const Status& status, char* error, size_t size) {
   if (!status.ok() && error != nullptr && size > 0) {
     const size_t length = std::min(size - 1, status.message().size());

@@ -38,12 +38,12 @@ size_t edit_distance(std::string_view a, std::string_view b);
 std::string one_line(std::string_view text, size_t most_lines = 6);
 // Quotes for /bin/sh: 'it'\''s'.
 std::string shell_quote(std::string_view text);
-// Escapes control characters and invalid bytes for messages, and cuts the text to `limit` bytes.
+// Escapes control characters, and characters that change lines or the writing direction, for
+// messages. Cuts the text to about `limit` bytes.
 std::string printable(std::string_view text, size_t limit = 200);
 
-// Text in UTF-8 that may contain invalid bytes.
-
-// Returns at most `limit` bytes from the front, without an incomplete character at the end.
+// Returns at most `limit` bytes from the front of a text in UTF-8, without an incomplete character at
+// the end. The text may contain invalid bytes.
 inline std::string_view front_of(std::string_view text, size_t limit) {
   constexpr size_t kMost = 3;  // bytes of a character after its first byte
   const auto is_inside = [text](size_t i) {
@@ -54,8 +54,6 @@ inline std::string_view front_of(std::string_view text, size_t limit) {
   while (size > 0 && limit - size < kMost && is_inside(size)) --size;
   return text.substr(0, size);
 }
-
-// Splits text into words and lines, and compares the release numbers of versions.
 
 // Returns the words between white space.
 std::vector<std::string_view> words_of(std::string_view text);

@@ -27,7 +27,7 @@ constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 // A socket of any stream family (TCP, Unix), for code that serves both.
 using StreamSocket = asio::generic::stream_protocol::socket;
 
-// Returns unavailable("what: reason"), or OK without an error.
+// Returns system_error(what, number) for an error's number, or OK without an error.
 inline Status to_status(std::string_view what, const error_code& error) {
   if (!error) return {};
   return system_error(what, error.value());

@@ -16,14 +16,15 @@ namespace hvd::net {
 class BlockingStream {
  public:
   // Connects to the first address that answers. The attempts race; each begins a quarter of a
-  // second after the previous one. kUnavailable: no address answered; the message has the reason.
+  // second after the previous one, or when one has failed. If no address answers, returns the last
+  // attempt's error.
   static Result<BlockingStream> connect(std::span<const SocketAddress> addresses,
                                         Deadline deadline);
   // `fd` must be non-blocking.
   explicit BlockingStream(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Writes both parts. If the peer sends data before the end of the write, the call sets
-  // `interrupted` and drops the unsent bytes.
+  // Writes both parts. If the peer sends data while the write waits, the call sets `interrupted`
+  // and drops the unsent bytes.
   Status write(ByteView head, ByteView body, Deadline deadline, bool& interrupted);
   // Reads at least one byte; returns 0 at the end of the stream.
   Result<size_t> read_some(std::span<std::byte> buffer, Deadline deadline);

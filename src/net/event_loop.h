@@ -45,7 +45,7 @@ class EventLoop {
   // Blocks until events wait for dispatch(), at most until the deadline. Takes no event, so all
   // waiting threads return. For loops without EPOLLET. A signal ends the wait.
   void wait(Deadline deadline) const;
-  // Calls back for ready descriptors, without waiting, and checks again up to `rounds` times.
+  // Calls back for ready descriptors, without waiting. Checks for them up to `rounds` times.
   // Returns true if any descriptor was ready.
   bool dispatch(int rounds = 1);
   // Waits for events, at most until the deadline, and calls back.

@@ -77,8 +77,8 @@ class FrameWriter {
   void put(const FrameHeader& header, ByteView payload, Urgency urgency);
   bool empty() const { return queued_ == 0; }
   size_t queued() const { return queued_; }
-  // Takes complete frames, the most urgent first, up to `size` bytes, but at least one frame, unless
-  // the queue is empty.
+  // Takes complete frames, the most urgent first, until they have at least `size` bytes or the queue is empty. Takes at
+  // least one frame if the queue has one.
   Bytes take(size_t size);
 
  private:
@@ -90,7 +90,7 @@ class FrameWriter {
 class Credit {
  public:
   explicit Credit(uint32_t granted = 0) : left_(granted) {}
-  // Returns false if the sum of grants exceeds 32 bits, which is a defect of the peer.
+  // Returns false if the unused credit would exceed 32 bits, which is a defect of the peer.
   bool grant(uint32_t more);
   size_t left() const { return left_; }
   void use(size_t size);
@@ -100,7 +100,7 @@ class Credit {
 };
 
 // The receiver's side of a stream: the bytes that the peer may still send, and the consumed bytes
-// that can be granted again. The window grants half its size at a time, not every byte.
+// that can be granted again. The window grants at least half its size at a time, not every byte.
 class Window {
  public:
   explicit Window(uint32_t size) : size_(size), open_(size) {}

@@ -15,8 +15,8 @@ struct InterfaceAddress {
   Bytes bytes;  // 4 (IPv4) or 16 (IPv6)
 };
 
-// Returns the addresses of every interface that is up, IPv4 first, without link-local addresses.
-// Loopback addresses are included only with `with_loopback`.
+// Returns the addresses of every interface that is up, IPv4 first, without IPv6 link-local
+// addresses. Loopback addresses are included only with `with_loopback`.
 Result<std::vector<InterfaceAddress>> interface_addresses(bool with_loopback = false);
 
 // Selects the addresses of a host that a job may use, from the list in --network-interfaces. Pure.

@@ -1,5 +1,5 @@
-// Abstract Unix sockets of type SOCK_SEQPACKET, which keep message boundaries and pass descriptors. No
-// call waits: a caller that may wait polls the descriptor first. Any thread.
+// Abstract Unix sockets of type SOCK_SEQPACKET, which keep message boundaries and pass descriptors. Only
+// connect_for_packets() may block: a caller that may wait polls the descriptor first. Any thread.
 #pragma once
 
 #include <sys/socket.h>

@@ -13,7 +13,7 @@ namespace hvd::net {
 
 struct PeerUser {
   bool is_here = false;      // the process runs on this host, in this network namespace
-  std::optional<uid_t> uid;  // unset: the process runs elsewhere, or has closed its socket
+  std::optional<uid_t> uid;  // unset: the process runs elsewhere, or its user is unknown
 
   // Returns whether the process runs elsewhere, or as this process's user or root.
   bool is_own_or_elsewhere() const;

@@ -287,7 +287,7 @@ const hvd_plugin* Catalogue::find(hvd_plugin_kind kind, std::string_view name) c
 std::string Catalogue::why_none(hvd_plugin_kind kind, std::string_view name) const {
   std::string reasons;
   for (const PluginCandidate& candidate : candidates_) {
-    // The kind of a plugin that failed to load is unknown: compare its file name.
+    // The kind of a plugin that failed to load is unknown: search for the name in its path.
     const bool meant = candidate.record != nullptr
                            ? candidate.record->kind == static_cast<uint32_t>(kind) &&
                                  (name.empty() || name == candidate.record->name)

@@ -13,9 +13,7 @@
 
 namespace hvd::plugin {
 
-// Opens a plugin's shared object, calls its entry, and checks its record. The catalogue calls these
-// functions.
-
+// Opens a plugin's shared object, calls its entry, and checks its record.
 // Returns the record, which is valid for the rest of the process. An error names the file.
 Result<const hvd_plugin*> load(const std::string& path);
 
@@ -26,9 +24,9 @@ Status probe(const hvd_plugin& record);
 Status check_record(const hvd_plugin* record);
 
 // Tests a plugin of a third party in a child process with a time limit: opens it, checks its record
-// and calls its probe. The catalogue calls try_in_child().
-
-// Returns an error that names the file if its record is refused, if its probe fails, or if it crashes or hangs.
+// and calls its probe.
+// Returns an error if its record is refused, if its probe fails, or if it crashes or hangs. The error names the file,
+// except if the probe fails.
 Status try_in_child(const std::string& path, double limit_seconds);
 
 struct PluginCandidate {
@@ -75,7 +73,7 @@ std::vector<std::string> search_path(std::string_view list);
 std::vector<std::string> bootstrap_path(std::string_view list);
 // Returns the folders to search for op plugins that are opened only if the user selects them: .../horovod/ops.
 std::vector<std::string> backend_path(std::string_view list);
-// Returns the file of a backend of this library's installation; may be empty.
+// Returns the path of a backend's file in this library's installation; empty if there is none.
 std::string own_backend(std::string_view name);
 // Returns the folders to search for controllers that are opened only if the user selects them: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);

@@ -183,8 +183,8 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
-// Adds a named set. The name of the submission contains the list of ranks, so that only these ranks must submit it,
-// and sets of one name with other ranks stay separate.
+// Adds a named set. Only its members submit it. The submission's name contains their list, so that sets of one name
+// with other ranks stay separate.
 Status Runtime::add_named_set(std::string_view name, std::vector<int32_t> ranks,
                               hvd_handle* handle) {
   HVD_ASSIGN_OR_RETURN(ranks, sets_.check(std::move(ranks)));
@@ -284,7 +284,8 @@ std::optional<Status> Runtime::wait_on_stream(hvd_handle handle, void* stream, b
   return status;
 }
 
-// Ends the process, because the program has used, or will use, a wrong result, and may save it.
+// Ends the process (during shutdown(), only logs an error), because the program has used, or will
+// use, a wrong result, and may save it.
 void Runtime::end_process(const Status& late) {
   if (is_leaving_.load()) {
     log::error(cat(late.message(),

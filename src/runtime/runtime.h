@@ -1,6 +1,6 @@
 // The runtime of one rank. Owns its identity, plugins, runtime core, services and helper thread.
-// The C ABI calls the runtime on any thread. Several independent runtimes may exist in one process. Only
-// create, shutdown and wait block for other ranks.
+// The C ABI calls the runtime on any thread. Several independent runtimes may exist in one process. Only create(),
+// shutdown(), wait() and wait_on_stream() block for other ranks.
 #pragma once
 
 #include <atomic>
@@ -132,7 +132,6 @@ class Runtime {
   CoreCounts counts();
   // Returns the number of stalls that this rank, the root, has reported.
   uint64_t stall_reports();
-  // Returns the object with the functions of the timeline and the metrics.
   Observation& observation() { return *observation_; }
 
  private:

@@ -356,8 +356,8 @@ class _Keras2(Distributed):
 
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """Returns a class like `base`, with its name, that follows `plan`: reduction, local (keys of
-    variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
-    record (of reductions, on TensorFlow), aggregate."""
+    variables whose gradients stay local), key_of (a variable), factor (of summed gradients), record (of reductions, on
+    TensorFlow), and others: see `plan_of`."""
     loss_scale.prepare(keras)
     if _is_around(keras, base) and major_of(keras) >= 3:
         loss_scale.prepare_class(keras, base)

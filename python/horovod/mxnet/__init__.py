@@ -1,8 +1,9 @@
 """Horovod for Apache MXNet: ``import horovod.mxnet as hvd``.
 
-Works with MXNet 1.9 on arrays in host memory. Signatures are Horovod's. allreduce, broadcast, trainers and optimizers
-return at once: MXNet's engine orders them with the operations that write and read the arrays. After a failure, a read
-of the result raises MXNetError. The other collectives return with the result.
+Works with MXNet 1.9 on arrays in host memory, and on arrays of a GPU by copies in host memory. Signatures are
+Horovod's. allreduce, broadcast, trainers and optimizers return at once: MXNet's engine orders them with the operations
+that write and read the arrays. After a failure, a read of the result raises MXNetError. The other collectives return
+with the result.
 """
 
 from horovod._framework import need as _need

@@ -199,7 +199,7 @@ def _wait_for(tokens: Sequence[int], limit: Optional[float] = None) -> None:
 
 
 _ops.also_complete(wait_all)
-# Before a fork, MXNet waits for its engine while this thread holds the GIL, which the callback `_wait` needs.
+# Before a fork, MXNet waits for its engine while this thread holds the GIL, which `_wait` needs.
 os.register_at_fork(before=wait_all)
 if sys.version_info < (3, 10):  # later versions start programs by vfork, before which MXNet does not wait
     sys.addaudithook(lambda event, _: wait_all() if event == "subprocess.Popen" else None)

@@ -167,7 +167,7 @@ class GradientSums:
             }
 
     def listed(self, number: Any) -> Dict[Key, Any]:
-        """Returns the sums whose variables were in the list of the pass `number`."""
+        """Returns for each sum whether its variable was in the list of the pass `number`."""
         with tf.control_dependencies(as_operations([number])):
             return {key: is_listed for block in self._blocks for key, is_listed in block.listed(number).items()}
 

@@ -45,7 +45,6 @@ def broadcast_variables(
             raise ValueError(
                 f"broadcast_variables takes variables, which can be assigned to, and not a {type(target).__name__}."
             )
-    # Variables of unusual types, such as the state of a random generator, cannot be broadcast as tensors.
     if not targets:
         return None if tf.executing_eagerly() else tf.no_op()
     values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank, process_set=process_set)

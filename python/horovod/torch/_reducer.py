@@ -149,7 +149,7 @@ class GradientReducer:
         self._hooked.append((node, param, param.shape))
 
     def _on_gradient(self, bucket: Bucket, index: int) -> None:
-        # This function runs once per parameter and step during the backward pass, so every line costs time.
+        # This function runs for each hooked parameter in each backward pass, so every line costs time.
         step = self.step
         if step.state < PASS:
             step.rise(PASS)

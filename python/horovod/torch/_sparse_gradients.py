@@ -29,7 +29,7 @@ class SparseGradients:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets this knowledge, for example after a shutdown of Horovod."""
+        """Forgets which gradients are sparse, for example after a shutdown of Horovod."""
         # Parameters whose gradient was sparse on some rank, with its sparse dimensions.
         self._known: Dict[torch.Tensor, int] = {}
         self._made_dense: Dict[torch.Tensor, int] = {}  # gradients converted in this step

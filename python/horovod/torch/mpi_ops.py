@@ -4,10 +4,10 @@ Rules for all of them:
 
 * Every rank must make the same call under the same name. Unnamed calls are named by their order,
   so all ranks must then make them in the same order.
-* Tensors lie in host memory, in any layout of strides, of type uint8, int8, int16, int32, int64, float16, bfloat16,
-  float32, float64, bool, complex64 or complex128 (and uint16, uint32, uint64 where torch has them). Complex numbers
-  travel as pairs of reals: Sum and Average reduce them, and Min, Max, Product and Adasum are refused. The gradients of
-  complex numbers follow torch's convention.
+* Tensors lie in host memory or on a GPU, in any layout of strides, of type uint8, int8, int16, int32, int64, float16,
+  bfloat16, float32, float64, bool, complex64 or complex128 (and uint16, uint32, uint64 where torch has them). Complex
+  numbers travel as pairs of reals: Sum and Average reduce them, and Min, Max, Product and Adasum are refused. The
+  gradients of complex numbers follow torch's convention.
 * The `_async` forms return a handle for `poll` and `synchronize` at once; do not change the tensors until the work is
   complete. The forms that end in `_` write into their argument.
 * `send` and `recv` concern two ranks alone: rank, tag and process set match them, and they have no name.

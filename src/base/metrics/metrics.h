@@ -53,8 +53,9 @@ struct Metrics {
   std::array<uint64_t, kOpCount> done{};
   std::array<uint64_t, kOpCount> failed{};
   std::array<uint64_t, kOpCount> bytes{};
-  std::array<Histogram, kOpCount> latency{};  // microseconds from submission to completion
-  Histogram negotiation{};                    // microseconds until all ranks have submitted
+  std::array<Histogram, kOpCount>
+      latency{};            // microseconds from the submission queue to completion
+  Histogram negotiation{};  // microseconds until all ranks have submitted
   Histogram batch_bytes{};
   Histogram batch_fill{};  // thousandths of the fusion threshold
   uint64_t pending = 0;    // submissions that are not complete
@@ -90,9 +91,6 @@ struct Metrics {
     return time.count() <= 0 ? 0 : static_cast<uint64_t>(time.count() + 999) / 1000;
   }
 };
-
-// The counters of a rank: metrics and the last training steps. The counters may lie in a page that
-// another process reads (MetricsPages). The runtime writes the counters with the progress lock held.
 
 // The last training steps of a rank. A step ends when the ranks agree on a tensor's name for a second
 // time. The ranks agree in the same order, so a step has the same number on each rank, counted from `first`.
@@ -193,6 +191,8 @@ struct Announcements {
   uint64_t joins = 0;
 };
 
+// The counters of a rank: metrics and the last training steps. The counters may lie in a page that
+// another process reads (MetricsPages). The runtime writes the counters with the progress lock held.
 struct RankCounters {
   uint64_t layout = 0;  // in a page: kMetricsLayout once the rest is valid
   int32_t rank = 0;     // in the rank's world
@@ -203,16 +203,15 @@ struct RankCounters {
   Announcements announced;
 };
 
-// The counters of a host's ranks, in memory that the ranks write and another process reads. The reader
-// needs no reply, so it can read the counters of a rank that hangs, is stopped or has ended. A rank
-// opens the memory as /proc/PID/fd/NUMBER of the agent, not as an inherited descriptor: programs
-// between the agent and the rank, for example Python's subprocess module, close inherited descriptors.
-
 // Identifies the layout of a page: "HVDM", a version, and the size. A reader ignores a page of another layout.
 constexpr uint64_t kMetricsLayout =
     (uint64_t{0x4856444d} << 32) | (uint64_t{3} << 16) | sizeof(RankCounters);
 
-// The pages of all ranks of this host. The agent owns this object. For one thread.
+// The counters of a host's ranks, in memory that the ranks write and another process reads. The reader
+// needs no reply, so it can read the counters of a rank that hangs, is stopped or has ended. A rank
+// opens the memory as /proc/PID/fd/NUMBER of the agent, not as an inherited descriptor: programs
+// between the agent and the rank, for example Python's subprocess module, close inherited descriptors.
+// The agent owns this object. For one thread.
 class MetricsPages {
  public:
   static Result<MetricsPages> create(size_t count);
@@ -222,7 +221,7 @@ class MetricsPages {
 
   // Returns the value of HOROVOD_METRICS_PAGE for one rank: "/proc/PID/fd/NUMBER:OFFSET".
   std::string place_of(size_t index) const;
-  // Returns nullopt until a process has opened the page.
+  // Returns nullopt until a rank has called MetricsPage::begin().
   std::optional<RankCounters> read(size_t index) const;
   // Sets StepLog::longest_wait of a rank.
   void set_longest_wait(size_t index, uint64_t microseconds) const;

@@ -55,8 +55,8 @@ Result<pid_t> spawn_program(const SpawnOptions& options);
 // signal that ended it, as a shell does.
 int wait_for_exit(pid_t pid);
 
-// Runs a program without input. Returns at most 1 MiB of its standard output, and of its standard error
-// unless `errors` is set. kDeadlineExceeded: the program was late. Finally, its process group gets SIGKILL.
+// Runs a program without input. Returns at most about 1 MiB of its standard output, and of its standard error unless
+// `errors` is set. kDeadlineExceeded: the program was late. Finally, its process group gets SIGKILL.
 Result<std::string> output_of(SpawnOptions options, Deadline deadline);
 
 // Descriptors for the standard streams of a started program. Any thread.
@@ -71,9 +71,7 @@ Result<Pipe> open_pipe();
 // number from 0 to 2, and the program's streams would overwrite it.
 Status move_above_standard(UniqueFd& descriptor);
 
-// Opens /dev/null as standard input, output or error in a program that was started without it.
-
-// Opens /dev/null in place of each closed stream: otherwise the next file or socket would get the
+// Opens /dev/null in place of each closed standard stream: otherwise the next file or socket would get the
 // stream's number and receive the program's output. Call it first in a program.
 void open_standard_streams();
 

@@ -1,5 +1,5 @@
 // The job's secret, and proofs of its possession by HMAC-SHA256 (hmac.h). A Secret cannot be
-// logged. Call hex() only to write a worker's environment.
+// logged. Call hex() only to pass the secret on.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,8 @@ inline double random_fraction() { return static_cast<double>(random_number() >> 
 // The writer of a pipe must write everything and close the pipe within this time.
 constexpr double kPipeSeconds = 5;
 
-// Reads the whole file, at most `limit` bytes. Errors name the file as `shown`.
+// Reads the whole file; an error if it has more than `limit` bytes. Errors name the file as
+// `shown`.
 Result<std::string> read_private_file(const std::string& path, std::string_view shown, size_t limit,
                                       Deadline deadline = Deadline::after_seconds(kPipeSeconds));
 

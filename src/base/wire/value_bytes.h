@@ -91,7 +91,8 @@ void get(ByteReader& from, std::pair<A, B>& values) {
   get(from, values.second);
 }
 
-// Returns the minimum number of bytes of an encoded value. For a text or a list, this is the size of its length field.
+// Returns a lower bound of the size of an encoded value, in bytes. For a text or a list, this is the size of its length
+// field.
 template <typename T>
 constexpr size_t least_size() {
   if constexpr (Number<T>) {

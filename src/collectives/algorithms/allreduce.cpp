@@ -21,8 +21,8 @@ namespace {
 // their results.
 // Each driver, a rank that takes part, reduces its slice of the host's data and runs the inter-host
 // allreduce of this slice (InterHostAllreduce). Reductions, copies and socket calls are thus spread
-// over the ranks of a host. Every host has as many drivers as the host with the fewest ranks has
-// ranks. In a group with one rank per host, the sockets send the user's memory itself.
+// over the ranks of a host. Every host has as many drivers as the host with the fewest ranks has ranks, at most
+// Tuning::drivers. In a group with one rank per host, the sockets send the user's memory itself.
 //
 // host_stages.h describes the rounding of half precision.
 
@@ -107,7 +107,7 @@ class Tensors {
   size_t count_of(size_t piece) const {
     return piece + 1 < config_.pieces ? config_.count : config_.last;
   }
-  // Advances the walk over the outputs.
+  // Returns the memory of a piece, and advances the walk over the outputs.
   std::byte* place_of(Walk<WholeTensor>& outputs, size_t piece, size_t size) {
     std::byte* first = nullptr;
     size_t parts = 0;

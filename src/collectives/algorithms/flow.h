@@ -1,6 +1,6 @@
 // Runs one collective as a coroutine. poll() resumes it when the Condition that it waits for is ready.
 // Starts no thread and never blocks. To abort a collective, the owner destroys its frames: algorithms
-// handle no errors. The built-in backend owns a Flow per process set.
+// handle no errors. The built-in backend owns a Flow per process set, GroupRunner one per group.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // The members of a process set for the collectives: the members on this host, the leader of each host,
-// the shared memory of the group, and the step counters. The built-in backend owns a Group per
-// process set. Lives on the progress thread.
+// the shared memory of the group, and the step counters. The built-in backend owns a Group per process set, GroupRunner
+// one per group. Lives on the progress thread.
 #pragma once
 
 #include <array>
@@ -152,7 +152,7 @@ class AllReached final : public Condition {
   size_t next_ = 0;
 };
 
-// Returns a condition that is ready when every member has consumed the buffers that this step
+// Returns a condition that is ready when every local member has consumed the buffers that this step
 // reuses: the buffers of two steps before, possibly of another operation.
 inline AllReached buffers_free(Group& group, uint64_t step) {
   return {group, kConsumed, step == 0 ? 0 : step - 1};
@@ -188,7 +188,7 @@ class SmallArrived final : public Condition {
   size_t next_ = 0;
 };
 
-// Ready when the group's sub-region is mapped.
+// Ready when the group's sub-region is mapped or was refused.
 class SubRegionOpen final : public Condition {
  public:
   explicit SubRegionOpen(Group& group) : group_(group) {}
@@ -200,7 +200,7 @@ class SubRegionOpen final : public Condition {
 
 // Streams a payload through the members' slots step by step: each member packs its own data, the
 // leaders exchange what other hosts need, and each member unpacks what it needs.
-
+//
 // `Work` has first() and steps(), the range of steps that Group::take_steps reserved. For each step
 // the function calls pack(index), which posts kArrived, add_transfers(transfers, index), and
 // unpack(index), which posts kConsumed.

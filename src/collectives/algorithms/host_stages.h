@@ -62,7 +62,7 @@ class HostStream {
 
 // The partial result of one host in a reduction over several hosts: its type between hosts, and the division of an
 // average. Pure.
-
+//
 // Between hosts, parts of half precision are float32 if the host has not rounded them: if several
 // ranks add (a sum of 16-bit numbers needs more bits), or if a factor multiplies. Sums and products
 // are then rounded once, for any distribution of ranks. Hops that reduce send twice the bytes; hops

@@ -9,7 +9,7 @@
 namespace hvd::collectives {
 namespace {
 
-// The hops of a piece enter the queue after the hops of this many later pieces, so that this host
+// A piece queues its next hop after this many ticks, in which other pieces start, so that this host
 // has data to send while the other hosts reply.
 constexpr size_t kStagger = 2;
 // Further hops enter the queues while the queues have fewer transfers than this number.

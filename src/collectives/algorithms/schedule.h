@@ -13,12 +13,11 @@
 
 namespace hvd::collectives {
 
-// The sizes at which an inter-host allreduce changes its algorithm. The defaults were the fastest
-// in measurements. A batch may carry its own sizes, equal on all members of its group. Plain data without I/O.
-
 // Maximum number of streams between two ranks.
 constexpr int32_t kMostStreams = 16;
 
+// The sizes at which an inter-host allreduce changes its algorithm. The defaults were the fastest
+// in measurements. A batch may carry its own sizes, equal on all members of its group. Plain data without I/O.
 struct Tuning {
   // On at most two_shot_hosts hosts, one-shot runs up to this limit of the batch's bytes times the
   // number of other hosts.

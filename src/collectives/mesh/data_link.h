@@ -87,7 +87,7 @@ class ByteRing {
 class DataLink {
  public:
   DataLink(SharedMesh mesh, int32_t peer);
-  // Returns the ring's memory unless the peer may still read it: see keep_ring().
+  // Releases the ring's memory, unless the peer may still read it (keep_ring()).
   ~DataLink();
   DataLink(const DataLink&) = delete;
   DataLink& operator=(const DataLink&) = delete;

@@ -25,16 +25,15 @@
 
 namespace hvd::collectives {
 
-// The record that each rank publishes in the store before it has a link: its kernel, its network and
-// its addresses. Values and their encoding only. Mesh makes, publishes and reads the records; the
-// local rendezvous and RemoteLinks use the records.
-
 // A TCP address that a peer may try; `bytes` holds 4 or 16 bytes.
 struct Candidate {
   std::string interface;
   Bytes bytes;
 };
 
+// The record that each rank publishes in the store before it has a link: its kernel, its network and
+// its addresses. Values and their encoding only. Mesh makes, publishes and reads the records; the
+// local rendezvous and RemoteLinks use the records.
 struct PeerRecord {
   // These fields are equal on all ranks of a host and come first in the message: a common prefix of
   // the host's records is sent once.

@@ -50,7 +50,7 @@ constexpr size_t kMostNamed = 8;
 constexpr double kLookAgainSeconds = 0.05;
 
 // Returns an error that names the missing ranks, by their `numbers` if not empty, and the call that
-// they have not made. Calls has_come(rank) once for each rank.
+// they have not made. Calls has_come(rank) at most once for each rank.
 template <typename HasCome>
 Status late_ranks(int32_t self, int32_t size, std::string_view undone, HasCome has_come,
                   std::span<const int32_t> numbers = {}) {

@@ -22,12 +22,6 @@
 
 namespace hvd::collectives {
 
-// The leader's side of the local rendezvous: accepts connections of this user's processes, admits a
-// process that proves to be a rank of this host, and refuses any other. Limits the number and the
-// age of pending connections, so that no process can block the leader or use up its descriptors.
-// Owns the sockets of the peers until it returns them. receive_members creates and calls
-// LocalAcceptor, once in hvd_init; receive() waits up to the deadline.
-
 // A member's message: its rank, a nonce, its proof.
 struct Application {
   int32_t rank = -1;
@@ -42,6 +36,11 @@ struct Application {
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kOtherUser = "another user";
 
+// The leader's side of the local rendezvous: accepts connections of this user's processes, admits a
+// process that proves to be a rank of this host, and refuses any other. Limits the number and the
+// age of pending connections, so that no process can block the leader or use up its descriptors.
+// Owns the sockets of the peers until it returns them. receive_members creates and calls
+// LocalAcceptor, once in hvd_init; receive() waits up to the deadline.
 class LocalAcceptor {
  public:
   // `members`: the ranks to admit. `interruption` interrupts the wait with kAborted.
@@ -89,7 +88,7 @@ class LocalAcceptor {
 struct Watched {
   int32_t rank;
   GuardedFd socket;  // reports a hang-up when no process holds the other end
-  UniqueFd process;  // a pidfd; closed if the kernel lacks pidfds, and for this process
+  UniqueFd process;  // a pidfd; unset if the kernel has none, or if the rank is in this process
 };
 
 struct LocalRendezvous {

@@ -1,7 +1,7 @@
 // One rank's links to all other ranks: shared memory inside the host, TCP between hosts. Carries
 // control messages, stores the host of each rank, and detects lost ranks. One failure ends all
 // links. The built-in controller owns the mesh and shares it with the built-in backend. One caller at a
-// time; never waits after establish.
+// time; never waits after establish(), except briefly in fail() and in the destructor.
 #pragma once
 
 #include <functional>
@@ -93,8 +93,8 @@ class Mesh {
   bool departed(int32_t rank) const;
 
   HostLinks& host_links() { return *host_; }
-  // Return the shared heap of this process, and the mapped heaps of the ranks of this host; null
-  // in a forked child and on a host with too many ranks.
+  // Return the shared heap of this process (null in a forked child), and the mapped heaps of the
+  // ranks of this host (null if the host has too many ranks).
   SharedHeap* heap() const { return heap_; }
   PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
   PeerStream& peer_stream(int32_t rank, uint64_t id) { return remote_->peer_stream(rank, id); }

@@ -117,7 +117,8 @@ bool PeerAcceptor::accept_one(const net::TcpListener& listener) {
   return true;
 }
 
-// Returns false if the queue is full of connections that are recent or proven.
+// Drops the oldest unproven connection of a full queue. Returns false if it is too recent, or all
+// are proven.
 bool PeerAcceptor::make_room(Queue& queue) {
   auto& all = queue.pending;
   if (all.size() < queue.limit) return true;

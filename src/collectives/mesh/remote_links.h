@@ -1,7 +1,7 @@
 // One rank's TCP links to ranks on other hosts, opened on first use: one control stream per peer,
 // and peer streams per group for data. Dials all addresses of a peer at once and keeps the first that
 // proves its identity. When two ranks dial each other, the connection of the lower rank stays. Mesh
-// owns and calls RemoteLinks. One caller at a time; never waits.
+// owns and calls RemoteLinks. One caller at a time; waits only in abort(), briefly.
 #pragma once
 
 #include <deque>
@@ -69,8 +69,8 @@ class RemoteLinks final {
   // whose peer dialled before it retired the stream.
   void retire_peer_streams(std::span<const uint64_t> ids);
 
-  // Send the cause, or a goodbye, to every peer as far as possible without waiting; then close all
-  // links.
+  // abort() waits briefly for handshakes in progress, sends the cause to every peer and closes all
+  // links. depart() sends a goodbye to every peer.
   void abort(const Status& cause);
   void depart();
 

@@ -70,8 +70,8 @@ class PeerHeaps {
   PeerHeaps(const PeerHeaps&) = delete;
   PeerHeaps& operator=(const PeerHeaps&) = delete;
 
-  // Returns the address of `bytes` of another rank's memory. The block stays mapped, unless it is
-  // the least recently used of kMostBlocks blocks.
+  // Returns the address of `bytes` of another rank's memory. The block stays mapped until
+  // kMostBlocks other blocks of this rank have been used since.
   Result<std::byte*> reach(size_t local, const SharedHeap::Place& place, size_t bytes);
 
  private:

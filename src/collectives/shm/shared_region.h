@@ -172,8 +172,8 @@ class SubRegion {
   size_t size() const { return size_for(ranks_, chunk_); }
   // Returns the bytes of a slot that most operations use per step.
   size_t chunk() const { return std::min<size_t>(chunk_, 256 * 1024); }
-  // Returns the bytes of a slot that an allreduce of `total` bytes uses per step. Even a small payload has
-  // more than one chunk, so that ranks work in parallel.
+  // Returns the bytes of a slot that an allreduce of `total` bytes uses per step. A payload above 64 KiB has more than
+  // one chunk, so that ranks work in parallel.
   size_t chunk_of(size_t total) const {
     constexpr size_t kLeast = 64 * 1024;
     const size_t half = (total / 2 + 4095) / 4096 * 4096;

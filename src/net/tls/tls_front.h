@@ -27,8 +27,8 @@ class AcceptedSocket {
  public:
   // Makes a connection in plain text. The socket becomes non-blocking.
   AcceptedSocket(StreamSocket socket);  // NOLINT: a socket without TLS is one too
-  // Makes a TLS connection; call shake_hands() first. If received bytes were altered in transit, calls
-  // `on_altered` before the read fails; no later byte is read.
+  // Makes a TLS connection; call shake_hands() first. If TLS refuses received bytes, which were altered in transit,
+  // calls `on_altered` before the read fails; no later byte is read.
   static Result<AcceptedSocket> with_tls(StreamSocket socket, ssl_ctx_st* context,
                                          std::function<void()> on_altered);
   AcceptedSocket(AcceptedSocket&&) noexcept;

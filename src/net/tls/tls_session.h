@@ -1,6 +1,5 @@
 // One end of a TLS connection without I/O: takes received bytes, and returns bytes to send. The owner of this object
-// (TlsStream, AcceptedSocket, EtcdConnection, the agent) moves the bytes. Only tls_*.cpp include OpenSSL. One caller at
-// a time.
+// (TlsStream, AcceptedSocket, the agent) moves the bytes. Only tls_*.cpp include OpenSSL. One caller at a time.
 #pragma once
 
 #include <memory>

@@ -22,7 +22,7 @@ double kernel(std::span<const double> a, std::span<const double> b, double lengt
   return (1 + r + r * r / 3) * std::exp(-r);
 }
 
-// Number of random candidates, of which the most promising is tried next.
+// Numbers of candidates, anywhere and near the best point; the most promising one is tried next.
 constexpr int kAnywhere = 1500;
 constexpr int kNearTheBest = 500;
 // The largest distance of candidates near the best point, on each axis.

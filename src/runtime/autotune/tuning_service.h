@@ -35,7 +35,7 @@ class StepMeter {
   // a score. The next step is then not measured, since it began before the new parameters.
   std::optional<double> add(const std::vector<PlanItem>& items, uint64_t bytes,
                             Clock::time_point now);
-  // Records the ids that a plan gave to its items.
+  // Records the cache id that a plan gave to the mark.
   void learn(const std::vector<PlanItem>& items);
 
  private:

@@ -178,7 +178,7 @@ void ElasticProcess::follow_news() {
       }
       continue;
     }
-    // True for the first request, or if the store has dropped older changes.
+    // True if the store has dropped older changes: then read all keys again.
     const bool is_behind = !changes.ok() && changes.error().code() == Code::kFailedPrecondition;
     if (!changes.ok() && !is_behind) {
       log::debug(cat("the news of the launcher end here: ", changes.error().message()));

@@ -31,14 +31,14 @@ struct SavedBootstrap {
   std::shared_ptr<void> session;
 };
 
-// Returns nothing if no usable bootstrap plugin recognises this process's launcher. Looks for
-// plugins only if a foreign launcher may have started the process.
+// Returns nullopt if no plugin recognises this process, and an error if the process is one of
+// several but no plugin finds the others. Looks for plugins only if a foreign launcher may have
+// started the process.
 Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(const WorkerSettings& settings,
                                                                Deadline deadline,
                                                                const BootstrapStart& start,
                                                                SavedBootstrap* saved);
 
-// Returns the installed bootstrap plugins.
 plugin::Catalogue installed_bootstraps(const WorkerSettings& settings);
 
 }  // namespace hvd::runtime

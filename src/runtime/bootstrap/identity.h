@@ -59,11 +59,12 @@ struct BootstrapStart {
   std::vector<int32_t> ranks = {};  // the ranks that start together; empty: all
 };
 
-// Returns the identity from the variables only, with rank -1 if they name a job but no rank.
-// Returns an error if variables contradict each other. Pure.
+// Returns the identity from the variables only, with rank -1 if they name no rank. Returns an error
+// if variables contradict each other. Pure.
 Result<Identity> identity_of(const WorkerSettings& settings);
 
-// Returns the store's address from HOROVOD_STORE; empty if unset. Pure.
+// Returns the store's address from HOROVOD_STORE, or else from HOROVOD_GLOO_RENDEZVOUS_ADDR and
+// HOROVOD_GLOO_RENDEZVOUS_PORT; empty if none is set. Pure.
 Result<std::string> store_address(const WorkerSettings& settings);
 
 // Returns whether Horovod's own launcher runs this process as a rank of an elastic job. Pure.

@@ -40,8 +40,8 @@ std::optional<NamedRank> rank_of_ours(const Variables& variables) {
        "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"});
 }
 
-// Returns whether a process has variables of two launchers: mpirun or torchrun inside a rank of this project.
-// The bootstrap's error names both. Programs and this project's agents also set torch.distributed's variables.
+// Returns whether this process has variables of two launchers: mpirun or torchrun inside a rank of this project. The
+// bootstrap's error names both. Programs and this project's agents also set torch.distributed's variables.
 bool has_two_launchers() {
   if (!environment_variable("HOROVOD_RANK")) return false;
   const auto other = foreign_place();

@@ -46,10 +46,8 @@ class RankClaim {
 };
 
 // Reports this process's rank and the size of its world to the agent that started the process, if any.
-// hvd_init calls notify_agent().
-
 // Finds the agent among this process's ancestors, not in the environment, which a program may have changed.
-// Waits a limited time for a reply. Without an agent or a reply, does nothing and logs nothing.
+// Waits a limited time for a reply. Logs nothing without an agent or a reply.
 void notify_agent(const rendezvous::WorldReport& report);
 
 }  // namespace hvd::runtime

@@ -1,5 +1,5 @@
-// The prologue of every function of the C ABI: keeps the runtime alive during the call, reports
-// errors, and catches exceptions. Every function of the capi folder constructs an ApiCall. Any thread.
+// The prologue of the functions of the C ABI: ApiCall keeps the runtime alive during a call, guarded() reports errors
+// and catches exceptions. Any thread.
 #pragma once
 
 #include <sys/types.h>

@@ -86,7 +86,8 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
   options->controllers.insert(options->controllers.begin(), selection->controller);
 }
 
-// Never destroyed: its threads use objects that are destroyed at exit.
+// An exit handler destroys the object, since its threads use objects that are destroyed later. A
+// forked child keeps it.
 hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
   if (state.saved_bootstrap == nullptr) {
     state.saved_bootstrap = new hvd::runtime::SavedBootstrap;
@@ -146,7 +147,7 @@ Status with_evidence(const Status& error, const std::string& evidence) {
   return hvd::deadline_exceeded(hvd::cat(error.message(), "; ", evidence));
 }
 
-// Makes the report to the agent. Omits the list of ranks if it is too long for the message.
+// Makes the report to the agent. Omits the name and the ranks of the start if the list is too long.
 hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
                                        const hvd::runtime::RuntimeOptions& options) {
   constexpr size_t kMostListed = 256;

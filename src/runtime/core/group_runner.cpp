@@ -45,7 +45,6 @@ collectives::CallRecord record_of(const Submission& call) {
   return record;
 }
 
-// The counts of an alltoall are compared pair by pair, so they are not in the record.
 std::string text_of(const collectives::CallRecord& record) {
   const auto number = static_cast<int32_t>(record[kOp]);
   const GroupOp op = group_op(number);
@@ -85,11 +84,11 @@ struct GroupRunner::Group {
   collectives::CheckedCall checked;
   uint32_t traced = 0;  // number in the timeline; 0: not recorded
 
-  // Declared last, so that it is destroyed before the members it refers to.
+  // Declared last: the links and the flow are destroyed before the members that they use.
   std::unique_ptr<collectives::Group> links;
   collectives::Flow flow;
 
-  // Prepares an average: the batch becomes a sum, in a type that does not overflow.
+  // Prepares an average: the batch becomes a sum, of a wider type if sum_type_of_average() has one.
   Status make_average() {
     const size_t count = members->ranks.size();
     if (batch.postscale == 1) batch.divisor = static_cast<int32_t>(count);

@@ -104,8 +104,7 @@ class GroupRunner {
   std::map<std::vector<int32_t>, uint64_t> made_;  // the number of groups of these ranks so far
   // Notices of other ranks, for groups that this rank has or will create later.
   std::vector<GroupEnd> ends_;
-  // Groups that this rank has destroyed, by key, until all members have destroyed them: a member that
-  // still waits would take the end of a stream for a lost rank.
+  // Groups that this rank has destroyed, by key, until all members have left them (see the invariants).
   std::map<uint64_t, Destroyed> destroyed_;
   int32_t next_id_ = 1;
   std::atomic<bool> in_use_{false};

@@ -49,7 +49,8 @@ class MessageLinks {
   void abort(const Status& cause);
   bool before_sleep();
   void after_sleep();
-  // Closes the links. Afterwards only the getters above may be called.
+  // Closes the links. Afterwards only rank(), tree(), parents(), is_root(), machines() and
+  // messages_sent() may be called.
   void close() { controller_.reset(); }
 
   uint64_t messages_sent() const { return messages_sent_; }

@@ -65,7 +65,7 @@ class PendingSubmissions {
   uint64_t count() const {
     return pending_.load(std::memory_order_relaxed) + direct_.load(std::memory_order_relaxed);
   }
-  // Returns the number of submissions so far.
+  // Returns the number of submissions so far, without those of submit_direct().
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
   // ---- with the progress lock held ----
@@ -96,7 +96,8 @@ class PendingSubmissions {
   const LastSubmission& last() const { return last_; }
   // Marks a submission as queued on a device's stream. settle() frees its name and memory, and wakes its waiters.
   void go_on(Submission* submission) { on_stream_.push_back(submission); }
-  // Call this before aborting submissions, while a stream still waits for submissions whose results are in use.
+  // Prevents early use of results (HandleTable::fail_early). Call it before submissions are aborted, while streams
+  // still wait for them.
   void fail_early(const Status& cause);
   // Marks a submission as finished. settle() wakes its waiters.
   void finish(Submission* submission, Status status);
@@ -129,7 +130,7 @@ class PendingSubmissions {
   // Shared with other threads.
   SubmissionQueue queue_;
   SubmissionQueue direct_queue_;
-  alignas(64) std::atomic<uint64_t> direct_{0};  // incomplete submissions from take_direct()
+  alignas(64) std::atomic<uint64_t> direct_{0};  // incomplete ones of submit_direct()
   alignas(64) std::atomic<uint64_t> pending_{0};
   std::atomic<uint64_t> activity_{0};
   std::atomic<uint64_t> burst_target_{UINT64_MAX};  // activity() at which the burst is complete

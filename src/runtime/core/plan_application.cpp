@@ -79,7 +79,7 @@ Status PlanApplication::check_batches(const Plan& plan) {
       cat("a plan agrees on item ", left - missing_.begin(), " and does not run all of it"));
 }
 
-// Repeats the checks that the root made before it made the plan.
+// Checks an item of another rank's plan against this rank's state and submission.
 Status PlanApplication::check(const ProcessSetState& set, const PlanItem& item,
                               const Submission* submission) const {
   if (submission != nullptr && submission->planned) {

@@ -18,7 +18,7 @@ constexpr uint64_t kReportConsumed = kMostUnread / 4;
 // The limits count each message as its bytes plus this number, so that empty messages are limited too.
 constexpr uint64_t kMessageCost = 64;
 constexpr size_t kPiece = 64 * 1024;
-constexpr size_t kMostPieces = 8 * kPiece;  // bytes sent and not yet consumed
+constexpr size_t kMostPieces = 8 * kPiece;  // bytes sent and not yet taken
 constexpr int32_t kDestroyed = 1;           // the tag of a group_end
 
 bool is_send(const Submission& submission) { return submission.request.op == HVD_SEND; }
@@ -65,7 +65,7 @@ PeerLink& PointToPoint::peer(int32_t rank) {
   return *link;
 }
 
-// Sends nothing to a rank that has left.
+// Ignores the failure of a send to a rank that has left.
 Status PointToPoint::send(int32_t rank, const PeerMessage& message, ByteView rest) {
   const Status status = parts_.links->send(rank, header_of(message), rest);
   return !status.ok() && has_left(rank) ? Status() : status;
@@ -186,7 +186,8 @@ Status PointToPoint::start_receive(Submission* receive) {
   return {};
 }
 
-// Returns true if all ranks from which the receive may get a message have left.
+// Returns whether the other rank has left; for HVD_ANY_RANK, whether all other ranks of the set
+// have left.
 bool PointToPoint::is_hopeless(const Submission& submission) const {
   if (submission.message.peer != HVD_ANY_RANK) return has_left(submission.message.peer);
   const auto set = parts_.sets->find(submission.process_set);
@@ -657,7 +658,7 @@ Status PointToPoint::notify(std::span<const GroupEnd> ends) {
   return {};
 }
 
-// Sends a flush to each peer for which all bytes have left: the peer replies when the bytes have arrived.
+// Sends a flush to each peer after the last byte to it: the peer replies when all bytes have arrived.
 Status PointToPoint::flush(bool* moved) {
   if (ended_.load(std::memory_order_relaxed)) return {};
   bool all = true;
@@ -714,7 +715,7 @@ void PointToPoint::close() {
   mesh_.reset();
 }
 
-// Begins to move the bytes of a submission after its match.
+// Marks a submission as matched with rank `other`, and records the start of the transfer.
 void PointToPoint::begin_transfer(Submission* submission, int32_t other) {
   auto& message = submission->message;
   submission->planned = true;

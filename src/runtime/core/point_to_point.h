@@ -35,18 +35,18 @@ class PointToPoint {
     GroupRunner* groups;
   };
   explicit PointToPoint(const Parts& parts);
-  // Sets the mesh links for large data between ranks. Without these links, messages are sent in
+  // Sets the mesh links for large data between ranks. Without them, large messages are sent in
   // pieces over the message links.
   void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
 
-  // Call this after another rank has ended the collectives of all ranks. From then on only messages
+  // Call this at the end of the shutdown protocol. From then on only messages and calls of groups
   // need the links, and other ranks may still send this rank its first message.
   void stay_open();
   // Returns whether this rank has exchanged messages and may exchange more. Any thread.
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
   // Returns the reason why new sends and receives are refused, or ok. Any thread.
   Status refusal() const;
-  // True after end(), once all messages of this rank have arrived. Any thread.
+  // True when all messages of this rank have arrived after end(), or after a failure. Any thread.
   const std::atomic<bool>& ended() const { return ended_; }
 
   // Starts a submitted send or receive.

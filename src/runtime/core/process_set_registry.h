@@ -21,16 +21,15 @@
 
 namespace hvd::runtime {
 
-// The state of one process set on a member rank: its negotiation, its plans and the queue of its
-// batches. ProcessSetRegistry owns this state, and the runtime core works on it. Process sets are independent:
-// each has its own combining tree, root, response cache and plan sequence. Lives on the progress thread.
-
 // Returns whether the set has two members, on two machines.
 inline bool are_two_machines(const SetMembers& members, std::span<const int32_t> machines) {
   const auto machine = [&](size_t i) { return machines[static_cast<size_t>(members.ranks[i])]; };
   return members.ranks.size() == 2 && machine(0) != machine(1);
 }
 
+// The state of one process set on a member rank: its negotiation, its plans and the queue of its
+// batches. ProcessSetRegistry owns this state, and the runtime core works on it. Process sets are independent:
+// each has its own combining tree, root, response cache and plan sequence. Lives on the progress thread.
 struct ProcessSetState {
   ProcessSetState(std::shared_ptr<const SetMembers> of, int32_t rank,
                   std::span<const int32_t> machines, const FusionOptions& fusion,
@@ -56,7 +55,8 @@ struct ProcessSetState {
   bool has_joined = false;
   std::vector<Submission*> after_join;
 
-  // True on the root after it has made the last plan, on another rank after it has applied that plan.
+  // True after the last plan: made on the root, applied on other ranks. The shutdown protocol ends the set of all
+  // ranks.
   bool ended = false;
   bool removed = false;           // by all ranks; the set is dropped once ended and idle
   Submission* removal = nullptr;  // this rank's request to remove the set

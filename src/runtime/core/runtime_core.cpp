@@ -9,8 +9,8 @@
 namespace hvd::runtime {
 namespace {
 
-// While this many batches run, the root makes no plan, so that names that become ready one by one share
-// a plan.
+// While this many batches run and fewer bytes than the fusion threshold are ready, the root makes no plan, so that
+// names that become ready one by one share a plan.
 constexpr size_t kBusy = 2;
 
 }  // namespace
@@ -534,10 +534,10 @@ Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) 
   return {};
 }
 
-// Runs when a set begins to end, and at the root after each speculative announcement until the set
-// has ended. The shutdown protocol ends the set of all ranks. Another set ends with the last plan of
-// its root, since plans of that set may be in flight. The announcement with which the other member
-// completed an operation may also be in flight: the root waits for that announcement.
+// Runs when a set begins to end, and at the root of a speculating pair after each announcement until the set has ended.
+// The shutdown protocol ends the set of all ranks. Another set ends with the last plan of its root, since plans of that
+// set may be in flight. The announcement with which the other member completed an operation may also be in flight: the
+// root waits for that announcement.
 Status RuntimeCore::end_planning(ProcessSetState* set) {
   if (set->ended || SpeculativeExchange::awaits_announcement(*set)) return {};
   if (!set->coordinator) HVD_RETURN_IF_ERROR(speculative_.close(set));
@@ -664,7 +664,7 @@ void RuntimeCore::fail(const Status& cause) {
 
 void RuntimeCore::fail_with(const Status& found, int32_t received_from) {
   if (departed()) return fail_messages(found);
-  // If a peer reported the cause, all ranks already know it.
+  // A cause from a peer is already the common cause.
   end_with(received_from < 0 ? host_->first_cause(found) : found, received_from);
 }
 

@@ -41,12 +41,12 @@ struct CoreOptions {
 
 struct CoreCounts {
   uint64_t steps = 0;
-  uint64_t batches = 0;        // batches that were started
+  uint64_t batches = 0;        // batches of applied plans
   uint64_t fused_tensors = 0;  // tensors in batches of two or more
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t short_announcements = 0;  // names announced by their cache id
-  uint64_t speculative_batches = 0;  // both ranks had sent their data before a plan existed
+  uint64_t speculative_batches = 0;  // batches that used the peer's eager data
   uint64_t eager_sends_wasted = 0;   // eager data for a batch that the plan did not contain
 };
 
@@ -78,7 +78,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // Returns the reason why sends and receives are refused, or ok.
   Status refuse_message() const { return messages_.refusal(); }
   bool uses_direct() const { return messages_.is_in_use() || groups_.is_in_use(); }
-  // True after end_messages(), once all messages of this rank have arrived.
+  // True when all messages of this rank have arrived after end_messages(), or after a failure.
   const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
   // Returns the reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
@@ -123,8 +123,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // Gives the next turn among all sets to the device batches of this set's next plan. Ignores a set
   // without this rank.
   void give_turn(uint32_t serial);
-  // Fails unmatched sends and receives. Call it before leave(). messages_ended() becomes true when all
-  // messages of this rank have arrived.
+  // Fails unmatched sends and receives, and incomplete calls of groups. Call it before leave(). messages_ended()
+  // becomes true when all messages of this rank have arrived.
   void end_messages();
   // Starts the shutdown protocol for hvd_shutdown.
   void leave();
@@ -151,7 +151,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
   bool is_member(int32_t process_set, int32_t rank) const {
     return sets_.is_member(process_set, rank);
   }
-  // Sets parameters for the next plan and later plans. All ranks must call tune() at one plan of the set of all ranks.
+  // Sets parameters for the next plan and later plans. All ranks must call tune() at the same plan of the set of all
+  // ranks.
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
   // Sets the root's listener for plans of the set of all ranks; may be nullptr.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }

@@ -92,7 +92,7 @@ class Shutdown {
   // Returns an error if this rank must refuse a submission of the operation `op` to this set, else ok. `name`: the
   // tensor's name, for the error; may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set);
-  // Returns whether the rank has left. Sends and receives end with their other rank, not with a process set.
+  // Sends and receives end with their other rank, not with a process set.
   bool has_left(int32_t rank) const;
   // Returns the error for a send or receive after `peer` has left (-1: any of several ranks). `text` names the call.
   Status refuse_message(std::string_view text, int32_t peer);

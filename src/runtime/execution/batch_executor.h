@@ -43,7 +43,8 @@ class BatchExecutor {
                 Instruments* instruments);
   // Sets the framework that releases device memory allocated by plugins; may be nullptr.
   void set_framework(const hvd_framework* framework) { framework_ = framework; }
-  // Sets the device of this rank's tensors, also used after the rank has joined; nullptr if unknown.
+  // Sets the device on which this rank takes part in device batches after it has joined (hvd.join()): the device of its
+  // own tensors. nullptr: unknown.
   void set_device(const std::atomic<int32_t>* device) { device_ = device; }
   ~BatchExecutor();
 
@@ -62,8 +63,8 @@ class BatchExecutor {
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
   // Like set_tuning(), but only for the set of all ranks: ranks may run plans of other sets in another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
-  // Sets the inputs of this rank for a batch as in add(), one view per tensor. Returns false if the batch
-  // cannot be reduced one-shot (no plugin has reduce_wholes, or the batch is not an allreduce of CPU memory).
+  // Adds the inputs of this rank for a batch as in add(), one view per tensor. Returns false if the batch cannot be
+  // reduced one-shot (its plugin lacks reduce_wholes, it is widened, or it is not an allreduce of CPU memory).
   bool one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                        std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
   // Reduces a batch with such inputs one-shot. `theirs` is the complete input of the other member. The queue must be

@@ -13,14 +13,13 @@
 
 namespace hvd::runtime {
 
+// Returns int32 for 8 bits, int64 for 16 and 32 bits, and other types unchanged: 64-bit sums wrap around.
+int32_t sum_type_of_average(int32_t dtype);
+
 // Computes an average of integers in a wider type, which can represent the number of ranks times
 // the largest value. widen() copies the inputs to this type, narrow() copies the results back. The
 // copies are acceptable, since averages of integers are rare. Owns the copies until the batch ends.
 // Each BatchExecutor::Run and each GroupRunner::Group has a WideAverage; the progress thread calls it.
-
-// Returns int32 for 8 bits, int64 for 16 and 32 bits, and other types unchanged: 64-bit sums wrap around.
-int32_t sum_type_of_average(int32_t dtype);
-
 class WideAverage {
  public:
   // Replaces the tensors of type `dtype` by copies of type `wide`. `kept`: the number of elements of
@@ -66,7 +65,7 @@ struct BatchExecutor::Run {
   bool is_on_stream = false;  // its submissions are marked, and the queue counts it
   uint32_t traced = 0;        // its number in the timeline
   uint64_t step = 0;          // StepLog::ended when the ranks agreed on it
-  // The times in which its device executed it; equal if they are unknown.
+  // Begin and end of the execution on its device; equal if unknown.
   Clock::time_point began{}, ended{};
   Status status;
   Status* failure = nullptr;                 // BatchExecutor::failure_

@@ -173,7 +173,7 @@ std::optional<std::string> scalar(const Proposal& proposal) {
   return {};
 }
 
-// Returns an error for a factor that is NaN; names the lowest rank with such a factor.
+// Returns an error for a factor that is not finite; names the lowest rank with such a factor.
 std::optional<std::string> factors(const Proposal& proposal) {
   for (const Variant& variant : proposal.variants) {
     const Request& request = variant.request;

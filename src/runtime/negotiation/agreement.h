@@ -33,8 +33,8 @@ std::optional<std::string> disagreement(const std::string& name, const RankReque
 Status check_rows(std::string_view name, const Request& request, std::span<const RankRows> rows,
                   std::span<const int32_t> members);
 
-// Checks a name that every rank has announced, except the ranks that have joined. Returns the error of the first
-// failed check: equal parameters, no joined rank, at least one dimension, then checks that depend
+// Checks a name that every rank has announced, except the ranks that have joined. Returns the error of the first failed
+// check: finite factors, no refusal, equal parameters, no joined rank, at least one dimension, then checks that depend
 // on the earlier ones. `joined` names the joined ranks, for example "rank 3"; may be empty.
 Status verdict(const Proposal& proposal, std::string_view joined = {});
 

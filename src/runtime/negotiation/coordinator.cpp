@@ -58,7 +58,7 @@ void Coordinator::add_proposal(Proposal&& proposal) {
   count_bytes(item.request);
 }
 
-// Adds the item for the join of all ranks. After the item, operations are negotiated again.
+// Adds the item for the join of all ranks: after it, no rank counts as joined.
 void Coordinator::add_join() {
   PlanItem& item = plan_.items.emplace_back();
   item.full = true;
@@ -91,7 +91,7 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
   return check_rows(proposal->name, request, rows, options_.members);
 }
 
-// Call this after the plan is made, since ranks may announce an id until it is revoked. Handles items
+// Call this when all items of the plan are known, since ranks may announce an id until it is revoked. Handles items
 // with an id first, so that their ids are not revoked for another item of this plan.
 void Coordinator::give_ids() {
   new_names_.clear();

@@ -31,7 +31,7 @@ class Coordinator {
   // Returns the bytes of ready tensors that no plan contains yet.
   uint64_t ready_bytes() const { return ready_bytes_; }
 
-  // Makes the next plan of all ready names. Valid until the next call of add().
+  // Makes the next plan of all ready names. Valid until the next call of add() or planned().
   const Plan& plan();
   // Makes the last plan, which has no items.
   const Plan& last_plan();

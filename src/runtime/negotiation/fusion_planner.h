@@ -24,7 +24,6 @@ struct FusionUnit {
 
 // Returns the different dtypes of a request, in the order of first appearance.
 std::vector<int32_t> dtypes_of(const Request& request);
-// Returns the number of units of a request.
 uint32_t unit_count(const Request& request);
 // Adds the units of an item. `rows`: the rows of all ranks, if the operation has rows.
 void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
@@ -34,8 +33,8 @@ void add_units(uint32_t item, const Request& request, const std::vector<RankRows
 bool may_share_batch(const FusionUnit& a, const FusionUnit& b);
 
 // Appends to `batches`. Allreduces, allgathers and reducescatters share a batch up to the threshold
-// if their operation, dtype, scales, reduction and device are equal, also with other operations
-// between them. Any other operation runs alone. Batches are in the order of their first
+// if their operation, dtype, factors, reduction and kind of device are equal, also with other
+// operations between them. Any other operation runs alone. Batches are in the order of their first
 // members.
 void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options,
                  std::vector<std::vector<PlanUnit>>* batches);

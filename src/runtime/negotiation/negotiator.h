@@ -9,11 +9,11 @@
 //
 // Invariants:
 // - Reports are never withdrawn, and a reporter that reports a name twice is faulty.
-//   - An id means the same request on all nodes. A root's plan that forgets an entry may cross
+// - An id means the same request on all nodes. A root's plan that forgets an entry may cross
 // reports of its id on their way up: forget() converts stored reports to full ones, and the cache
 // keeps a forgotten entry until the announcements of all children confirm that plan.
-//   - A joined rank is treated as ready for every name until all ranks have joined. Names that become
-// complete by a join are sent up in the order of their texts.
+// - A joined rank is treated as ready for every name until all ranks have joined. Names that become complete by a join
+// are sent up in a fixed order: cached names by slot, then other names by text.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ namespace hvd::runtime {
 
 // Computes a rank's place in the combining tree. The ranks of a machine report to its lowest rank, the
 // leader. The leaders form a binomial tree, with the lowest rank at the root. On a machine with many
-// ranks, some ranks each collect the reports of eight other ranks. The number of messages per rank and
-// of rounds grows with the logarithm of the number of ranks. Pure.
+// ranks, some ranks each collect the reports of up to eight other ranks. The number of messages per rank and of rounds
+// grows with the logarithm of the number of ranks. Pure.
 struct TreePlace {
   int32_t parent = -1;                         // -1 at the root
   std::vector<int32_t> children;               // ascending

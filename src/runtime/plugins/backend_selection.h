@@ -35,8 +35,8 @@ struct BackendSelection {
 // For devices, only warns, since the runtime opens the device backend even without a GPU.
 Result<BackendSelection> select_backends(const WorkerSettings& settings);
 
-// Removes the plugins that no setting names, and logs this if `aloud`: controllers and operations
-// from the search path open their own connections.
+// Removes the plugins that no setting names, and logs this, as a warning if `aloud`: controllers
+// and operations from the search path open their own connections.
 void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
                            std::vector<const hvd_plugin*>* controllers,
                            std::vector<const hvd_plugin*>* ops);
@@ -49,10 +49,8 @@ plugin::Catalogue installed_controllers(const WorkerSettings& settings, std::str
 void log_refusals(const plugin::Catalogue& catalogue, const WorkerSettings& settings, bool aloud);
 
 // Combines two controllers: a controller that the user chose carries the messages, and the built-in
-// controller keeps the links for the data of the built-in operations. hvd_init calls
-// pair_controllers.
-
-// One PluginHost must have opened both controllers, `data` first. `data` decides which ranks share a host.
+// controller keeps the links for the data of the built-in operations. One PluginHost must have opened both controllers,
+// `data` first; `data` decides which ranks share a host.
 OpenedPlugin pair_controllers(OpenedPlugin messages, OpenedPlugin data);
 
 // Returns the rank whose loss made a controller fail, or -1 if the controller does not name a rank.

@@ -76,7 +76,7 @@ class OpSelector {
 class DeviceSupport {
  public:
   DeviceSupport() = default;  // supports no operation
-  // Queries the plugins for a set of `size` ranks (at least 2). Call it before other threads use the plugins.
+  // Queries the plugins for a set of `size` ranks. Call it before other threads use the plugins.
   static DeviceSupport ask(const OpSelector& ops, int32_t size);
 
   // `reduce_op`: the user's value. A factor of 0 means 1.

@@ -1,6 +1,7 @@
 // Matches messages with receives. Keeps messages that arrived before their receives, and receives that wait
 // for messages. A receive gets the oldest matching message, and a message goes to the oldest matching
-// receive. A receive matches a message of the same process set and tag whose sender it names; or of any sender. Pure.
+// receive. A receive matches a message of its process set and tag from the sender that it names, or from any sender if
+// it names none. Pure.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,7 @@ class MessageMatcher {
              0x9e3779b97f4a7c15U;
     }
   };
-  // Two queues, of which at least one is empty.
+  // Receives and messages of one set and tag that do not match each other.
   struct Queues {
     std::deque<Submission*> receives;
     std::deque<std::unique_ptr<ArrivedMessage>> messages;

@@ -60,7 +60,7 @@ class PeerLink {
   Result<Submission*> read(bool* moved);
   // Copies a part of the first receive in `copies`.
   Result<Submission*> copy();
-  // Returns the peer's place of a message, if the message lies in shared memory.
+  // Returns the place of this rank's message for the peer, if the message lies in shared memory.
   std::optional<collectives::SharedHeap::Place> place_of(ByteView data) const {
     if (!link_) return {};
     return link_->place_of(data);

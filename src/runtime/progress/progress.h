@@ -121,7 +121,8 @@ class Progress {
   // Stops the helper thread.
   ~Progress();
 
-  // Drives until `done` or the deadline. Any thread.
+  // Waits until `done` or the deadline, and drives the core if no other waiting thread does.
+  // Returns `done`. Any thread.
   bool wait(const std::atomic<bool>& done, Deadline deadline);
 
   // If no other thread holds the progress lock, calls body() with it and returns true. Otherwise

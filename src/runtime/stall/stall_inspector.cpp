@@ -50,7 +50,8 @@ StallInspector::StallInspector(RuntimeCore* core, StallOptions options)
         options_.size, options_.times,
         [core](int32_t process_set, int32_t rank) { return core->is_member(process_set, rank); },
         core_->parents());
-    // Keep a FIFO open: otherwise a reader that opens it later would read the end of file.
+    // Test the file now, but not a FIFO: its reader would read the end of file when this descriptor
+    // is closed.
     std::error_code error;
     if (!options_.report_path.empty() && !std::filesystem::is_fifo(options_.report_path, error))
       open_report();
@@ -108,7 +109,7 @@ double StallInspector::age_of(const Submission& submission, Clock::time_point no
   return seconds_of(now - (submission.has_left ? std::max(since, core_->device_ended()) : since));
 }
 
-// Warns of batches that stay on their stream, on one rank of each set, since its ranks wait for each other's kernels.
+// Warns of batches that stay on their stream, on the lowest rank of the set, since its kernels wait for each other.
 void StallInspector::warn_of_streams(Clock::time_point now) const {
   const Submission* oldest = nullptr;
   size_t count = 0;
@@ -177,7 +178,7 @@ Status StallInspector::handle(int32_t from, ByteView message) {
   if (kind == StallMessageKind::kAsk) {
     StallAsk ask;
     HVD_RETURN_IF_ERROR(decode(message, &ask));
-    // Do not answer while the job ends, which reports its own error.
+    // Do not answer while the job ends: the end has its own error.
     if (!core_->over()) answer(ask);
     return {};
   }

@@ -14,7 +14,7 @@
 namespace hvd::runtime {
 
 // Messages between the stall inspectors of a job, as bytes. StallInspector sends the messages
-// over the service bus. Decoding checks everything.
+// over the service bus. decode() checks the size, and the states of an answer.
 //
 //   hello    rank -> root   once: the rank's host and process, for reports about a rank that does not answer
 //   waiting  rank -> root   work of this rank has been pending for longer than the warning time

@@ -27,7 +27,8 @@ void* handler_of(int signal) {
   return reinterpret_cast<void*>(action.sa_handler);
 }
 
-// Reads available bytes. Returns false if no byte arrived before the deadline.
+// Reads available bytes. Returns false if no byte arrived before the deadline, or if the text is
+// too long.
 bool read_some(int fd, Deadline deadline, std::string* text) {
   pollfd entry{fd, POLLIN, 0};
   if (::poll(&entry, 1, deadline.poll_timeout()) <= 0) return false;

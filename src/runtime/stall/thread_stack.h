@@ -18,7 +18,8 @@ struct StackChannel {
   void* handler = nullptr;  // handler of the signal at the time of opening
 };
 
-// Checks a channel: the signal must have a handler, since most signals end a process without one.
+// Checks a channel: the signal must have a handler, since most signals end a process without one;
+// `fd` must be non-blocking.
 Result<StackChannel> open_stack_channel(int signal, int fd);
 
 // Returns the stack of the main thread, one line per call, innermost first. Empty without a channel, if

@@ -69,8 +69,8 @@ Status check_reduction(const hvd_group_call& from, const GroupMembers& members) 
   return refused(from, members, cat("an average of ", dtype_name(from.dtype), "; use the sum"));
 }
 
-// Refuses overlaps that would be read after they were written. The input may equal the output if both
-// have the same number of elements; a gather's input may be the member's own part of the output.
+// Refuses overlaps that would be read after they were written. The input may be the output of an allreduce, reduce or
+// broadcast, and the member's own part of the output of an allgather or gather.
 Status check_overlap(const hvd_group_call& from, int32_t rank, const GroupMembers& members,
                      const Counts& counts) {
   const auto element = static_cast<int64_t>(dtype_size(from.dtype));

@@ -63,7 +63,8 @@ struct Submission {
     OutputMemory data;
     std::vector<int64_t> shape;
   };
-  // Fields of a send or receive that its Request lacks. Request::root is unused.
+  // Fields of a send or receive that its Request lacks. Request::root is the rank that the user
+  // named.
   struct Message {
     int32_t peer = HVD_ANY_RANK;  // the other rank; for a receive from any rank, set at the match
     int32_t tag = 0;
@@ -73,7 +74,7 @@ struct Submission {
     uint64_t order = 0;      // order among this rank's receives
     uint64_t id = 0;         // id of the offer of the message; 0: not offered
     size_t moved = 0;        // bytes that this rank has sent or received
-    size_t taken = 0;        // bytes of sent pieces that the receiver has consumed
+    size_t taken = 0;        // bytes of sent pieces that the receiver has taken
     bool is_lent = false;    // the receiver copies the send's memory
     uint32_t traced = 0;     // number of the transfer in the timeline
     uint32_t traced_in = 0;  // the timeline of `traced`
@@ -88,7 +89,7 @@ struct Submission {
     int32_t tag = 0;
     const void* input = nullptr;
     void* output = nullptr;
-    int64_t count = 0;            // hvd_group_call.count
+    int64_t count = 0;            // hvd_group_call.count; alltoall: all elements sent
     std::vector<int64_t> counts;  // alltoall: elements to each member, then from each member
     bool begins_step = false;
   };
@@ -157,8 +158,8 @@ std::string name_text(const Submission& submission);
 // Returns the name with the operation: "allreduce 'grad'".
 std::string operation_text(const Submission& submission);
 
-// The queue from any number of submitting threads to the progress thread, first in, first out. No side
-// waits or allocates. PendingSubmissions owns the queue.
+// The queue from any number of submitting threads to the progress thread, first in, first out. Neither side waits or
+// allocates. PendingSubmissions owns the queue.
 class SubmissionQueue {
  public:
   void push(Submission* submission) {

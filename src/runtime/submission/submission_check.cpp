@@ -150,7 +150,7 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
   splits.clear();
   if (traits_of(from.op).row_counts != RowCounts::kPerRank) return {};
   for (const TensorSpec& tensor : to->request.tensors) {
-    if (tensor.shape.empty()) continue;  // agreement() gives all ranks this error
+    if (tensor.shape.empty()) continue;  // verdict() gives all ranks this error
     const int64_t rows = tensor.shape[0];
     if (from.split_count == 0) {
       if (rows % size != 0) {

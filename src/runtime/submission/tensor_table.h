@@ -22,9 +22,10 @@ namespace hvd::runtime {
 
 struct MemoryUse;
 
-// Address intervals in the order of their first addresses, each with the use of its memory. Visits
-// overlapping intervals in logarithmic time. MemoryTable owns the set. Not thread-safe.
-struct MemoryUse;  // memory_table.h
+// Address intervals in the order of their first addresses, each with the use of its memory.
+// Visiting overlaps costs one comparison for each chunk of up to 64 intervals before the wanted
+// end. MemoryTable owns the set. Not thread-safe.
+struct MemoryUse;
 
 class IntervalSet {
  public:
@@ -97,8 +98,8 @@ struct MemoryUse {
 // uses the memory of the previous step in the same order needs no search.
 class MemoryTable {
  public:
-  // Adds the memory of a submission with a name, and returns an empty text. If some of this memory is in use,
-  // adds nothing and returns the reason. Sets *is_in_flight if another submission in flight uses the memory.
+  // Adds the memory of a submission, and returns an empty text. If some of this memory is in use, adds nothing and
+  // returns the reason. Sets *is_in_flight if another submission in flight uses the memory.
   std::string insert(Submission& submission, bool* is_in_flight = nullptr);
   // Removes the memory of a submission that was added.
   void remove(Submission& submission);
@@ -147,7 +148,8 @@ class TensorTable {
   // Adds a submission with its name and memory. Returns kAlreadyExists if the name is in flight and `shared`
   // is false. If the memory is in use, sets the submission's refusal and adds it without memory.
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
-  // Adds the memory of a submission without a name: a send or receive. Fails if the memory is in use.
+  // Adds the memory of a submission without a name: a send, a receive or a call of a group. Fails if the memory is in
+  // use.
   Status insert_memory(Submission* submission);
   // Removes submissions that are complete or on a stream, and their names unless the names are kept.
   void remove(std::span<Submission* const> submissions);

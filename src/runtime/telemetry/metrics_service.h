@@ -19,7 +19,7 @@
 namespace hvd::runtime {
 
 // Messages between ranks for a request for the metrics of all ranks, as bytes. MetricsService sends
-// the messages over the service bus. Decoding checks everything.
+// the messages over the service bus. decode() checks the size, the kind and the lengths of names.
 //
 //   rank -> root  ask      a rank requests the metrics of all ranks
 //                 values   a rank's metrics

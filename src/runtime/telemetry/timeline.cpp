@@ -319,7 +319,7 @@ void Timeline::on_alarm(Clock::time_point now) {
   if (!is_root() && now >= next_ping_) ping();
 }
 
-// Writes the events of this rank and the events received from other ranks. The links are closed.
+// On the root, writes its events and the events received from other ranks. The links are closed.
 void Timeline::on_end(const Status& why) {
   if (root_.writer != nullptr) {
     if (recorder_->is_on()) flush();

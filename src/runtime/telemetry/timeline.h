@@ -21,7 +21,8 @@
 namespace hvd::runtime {
 
 // Messages between the timelines of the ranks, as bytes. Timeline sends the messages over the
-// service bus. Decoding checks everything.
+// service bus. decode() checks the size, the kind and the length of the text; TraceFormat checks
+// the events.
 //
 //   rank -> root  start    a rank requests a timeline: a path on the root's host, with or without cycle marks
 //                 stop     a rank requests the end of the timeline
@@ -30,7 +31,7 @@ namespace hvd::runtime {
 //                 flushed  the rank has sent all events of this timeline
 //   root -> all   started  each rank must record events from now on; or the error
 //                 stopping each rank must send its remaining events
-//                 stopped  the file is complete; has the ranks that asked
+//                 stopped  the file is complete; lists the ranks that asked
 //                 pong     the time on the root's clock, for the ranks that sent a ping
 enum class TimelineMessageKind : uint8_t {
   kStart = 1,

@@ -222,7 +222,7 @@ void TraceFormat::for_parts(Rank& rank, uint32_t number, Use&& use) {
   for (const Part& part : found->second) use(part);
 }
 
-// Visits the members of a group that have the batch's element type.
+// Visits the batch's tensors that have its element type.
 template <typename Use>
 void TraceFormat::for_members(Rank& rank, const Running& running, Use&& use) {
   for (const uint32_t name : running.names) {
@@ -336,8 +336,8 @@ void TraceFormat::leave(int32_t number, uint32_t batch) {
   });
 }
 
-// Adds the event of a batch on a device, in a thread of its own, since events of the next batch of its tensors may have
-// begun in that of the rank.
+// Adds the event of a batch on a device, in a separate thread of the trace: the rank's thread may already have events
+// of the tensors' next batch.
 void TraceFormat::ran(int32_t number, uint32_t batch, bool has_ended) {
   Rank& rank = ranks_[number];
   const auto found = rank.running.find(batch);

@@ -25,7 +25,7 @@ void put_time(std::string& text, double micros);
 std::string shape_text(const std::vector<int64_t>& shape);
 std::string upper_case(std::string_view text);
 
-// Records that one rank sends at a time.
+// The records in one message of a rank.
 struct TraceBatch {
   int32_t rank = 0;
   int64_t offset = 0;    // root's clock minus the rank's, in nanoseconds

@@ -128,7 +128,7 @@ class TraceRecorder {
     if (on_ && batch != 0) [[unlikely]]
       add({now(), batch, TraceKind::kOnStream});
   }
-  // Records the times in which the device executed the batch, before end_batch.
+  // Records when the device executed the batch. Call it before end_batch().
   void ran(uint32_t batch, Clock::time_point began, Clock::time_point ended) {
     if (!on_ || batch == 0) [[likely]]
       return;
@@ -173,7 +173,8 @@ class TraceRecorder {
 };
 
 // The counters and the trace recorder, to which the runtime core and the executor report events.
-// RuntimeCore owns the recorder; the counters outlive it. Callers hold the progress lock.
+// RuntimeCore owns this object, which owns the recorder and points to counters that outlive it.
+// Callers hold the progress lock.
 struct Instruments {
   explicit Instruments(RankCounters* counters)
       : metrics(&counters->metrics),

@@ -68,7 +68,7 @@ class TraceWriter {
 
   // Queues records. Any thread; never waits for the file.
   void add(TraceBatch batch);
-  // Ends the file; no other call may follow.
+  // Ends the file; add() must not follow.
   void finish();
   // Returns the first error. Call it after on_finished was called.
   const Status& status() const { return status_; }

@@ -1,11 +1,12 @@
-// Messages between the runtimes of a job, as bytes. Every message begins with its kind. Decoding
-// checks everything: a truncated, oversized or out-of-range message is an error. Decoders fill a
-// value that the caller keeps, so that steady traffic allocates nothing.
+// Messages between the runtimes of a job, as bytes. Every message begins with its kind. decode()
+// returns an error for a truncated or oversized message, and checks shapes and the plan's indexes;
+// receivers check ranks and ids. Decoders fill a value that the caller keeps, so that steady
+// traffic allocates nothing.
 //
 //   announcement  child -> parent   names that became ready in the complete subtree
 //   plan          parent -> child   batches to run, in order
 //   leave         child -> parent   a rank wants to leave (hvd_shutdown)
-//   stop          parent -> child   no plans follow; has the rank that left
+//   stop          parent -> child   the process sets with the rank that left end
 //   stopped       child -> parent   the complete subtree has run all earlier plans
 //   goodbye       parent -> child   every rank has stopped: links may be closed
 //   abort         any neighbour     the first cause of a failure
@@ -49,7 +50,7 @@ struct EagerData {
   bool operator==(const EagerData& other) const { return as_text(bytes) == as_text(other.bytes); }
 };
 
-// One of the different requests for a name, and the lowest rank that made it.
+// One of the different requests for a name, and one rank that made it.
 struct Variant {
   int32_t rank = 0;
   Request request;
@@ -84,8 +85,8 @@ struct Announcement {
   bool empty() const { return ids.empty() && proposals.empty() && joined.empty(); }
 };
 
-// A name of a plan. A short item has only a cache id. A full item has all fields, and the name's new id,
-// or 0. An item with an error never runs.
+// A name of a plan. A short item has only a cache id. A full item has all fields, and the name's cache id, or 0. An
+// item with an error never runs.
 struct PlanItem {
   uint32_t id = 0;
   bool full = false;
@@ -126,7 +127,8 @@ struct TentativePlan {
   bool operator==(const TentativePlan&) const = default;
 };
 
-// leave, stop: the rank that left first. abort: also the code and the message.
+// `rank`: the leaving rank (leave, stop), the first rank that left (goodbye), or the sender
+// (stopped, abort). Only abort has the other fields.
 struct Notice {
   int32_t rank = 0;
   int32_t code = HVD_OK;
@@ -162,13 +164,14 @@ void encode(MessageKind kind, const ServiceMessage& message_out, ByteWriter& out
 Status decode(ByteView message, ServiceMessage* message_out);
 
 // Messages of a send or receive between two ranks, as bytes: a header of a fixed size, and the
-// bytes after it. Decoding checks everything.
+// bytes after it. decode() checks the size, the step, and the element count and dtype of data and
+// offer; the caller checks the other fields.
 //
 //   data       sender -> receiver   a small message, whose bytes follow
 //   offer      sender -> receiver   a large message: the sender keeps the bytes until the receiver accepts; its
 //                                   place follows if it lies in shared memory
 //   accept     receiver -> sender   the receiver accepts an offered message
-//   refused    receiver -> sender   the receiver refuses it; has the reason. Also the reply to withdrawn
+//   refused    receiver -> sender   the receiver refuses it; the reason follows. Also the reply to withdrawn
 //   withdrawn  sender -> receiver   the offer has ended; `count` is 1 if the sender waits for refused or copied,
 //                                   since its memory may be read until then
 //   ring       sender -> receiver   the place of the ring (DataLink) for large messages of the sender
@@ -201,7 +204,7 @@ struct PeerMessage {
   uint8_t dtype = 0;
   int32_t tag = 0;
   uint32_t set = 0;    // serial number of the process set
-  uint64_t id = 0;     // id of an offer, unique for its sender; never 0
+  uint64_t id = 0;     // id of an offer, unique for its sender, not 0; or key of a group
   uint64_t count = 0;  // elements of the message; bytes in taken and consumed
   ByteView rest;       // the bytes after the header; points into the message
 };

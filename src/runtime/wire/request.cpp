@@ -15,7 +15,7 @@ std::string list_of(std::span<const T> numbers) {
   return text + "]";
 }
 
-// Maximum number of dimensions of a valid request, more than any framework allows.
+// Maximum number of dimensions of a tensor in a valid request.
 constexpr uint32_t kMostExtents = 64;
 
 }  // namespace

@@ -86,7 +86,7 @@ std::string_view op_name(int32_t op);
 std::string operation_text(int32_t op, std::string_view name);
 // Returns, for example, "send to rank 3, tag 7" or "recv from any rank, tag 7".
 std::string message_text(int32_t op, int32_t peer, int32_t tag);
-// put_set() adds one process set to a kAddProcessSets request; sets_of() returns all sets of a request.
+// put_set() adds one process set to a request that adds sets; sets_of() returns all sets of a request.
 void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);
 // Returns the ranks that announce a request for a named set, ascending.
@@ -96,8 +96,8 @@ std::string list_text(std::span<const int64_t> numbers);
 std::string list_text(std::span<const int32_t> numbers);
 std::string_view reduce_op_name(int32_t reduce_op);
 
-// Encodes and decodes requests in messages, for new names or new requests. Decoding checks everything;
-// the reader's finish() reports truncation.
+// Encode and decode requests in messages, for new names or new requests. get_request() checks dtypes and shapes,
+// get_rows() rejects negative numbers; the reader's finish() reports truncation.
 void put_request(const Request& request, ByteWriter& out);
 Status get_request(ByteReader& in, Request* request);
 void put_rows(const std::vector<RankRows>& all, ByteWriter& out);

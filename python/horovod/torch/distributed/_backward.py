@@ -53,8 +53,8 @@ def take(work: Any) -> bool:
 
 
 def takes_step() -> bool:
-    """Returns whether the thread's next call is the first one after such a pass, and therefore begins a training step.
-    The runtime cannot know this, because DistributedDataParallel gives its buckets no names."""
+    """Returns whether the thread's next call is the first one after a backward pass, and therefore begins a training
+    step. The runtime cannot know this, because DistributedDataParallel gives its buckets no names."""
     if not _works.has_ended:
         return False
     _works.has_ended = False

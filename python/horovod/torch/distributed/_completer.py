@@ -85,7 +85,8 @@ class Completer:
                 works.append(self._new.get())
             works[:] = [work for work in works if work is not None]
             for work in list(works):
-                # Remove the work before its callbacks run: another thread may have to continue beside them.
+                # Remove the work before its callbacks run: if a callback waits, another thread takes over self._works
+                # (leave()).
                 if self._is_ready(work):
                     works.remove(work)
                     self._end(work)

@@ -434,8 +434,8 @@ _groups: Any = weakref.WeakSet()  # the groups of this process
 
 
 def _complete_calls(pid: int) -> None:
-    """Completes the group's calls at exit, because other ranks may wait for them. Skips this after an
-    exception, because other ranks may not call."""
+    """Completes the calls of all groups at exit, because other ranks may wait for them. Skips this after an exception,
+    because other ranks may not call."""
     if os.getpid() == pid and not hasattr(sys, "last_type"):
         until = time.monotonic() + _SECONDS_AT_EXIT
         for group in list(_groups):

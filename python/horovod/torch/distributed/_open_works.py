@@ -39,7 +39,8 @@ class OpenWorks:
         self._works[id(work)] = work
 
     def all(self) -> List[Any]:
-        """Returns the works, the oldest first, except those that `add` has checked."""
+        """Returns the works, the oldest first, except that `add` moves the incomplete works it has checked to the
+        end."""
         return list(self._works.values())
 
     def ended(self, work: Any) -> None:

@@ -36,7 +36,7 @@ def begin(backend: str, what: str, inputs: Sequence[Any]) -> Optional[Any]:
 
 
 def end(event: Any) -> None:
-    """Ends the event. If another thread does so, the profiler correctly shows the operation as asynchronous."""
+    """Ends the event in another thread, so that the profiler shows the operation as asynchronous."""
     thread = threading.Thread(target=torch.autograd._record_function_with_args_exit, args=(event,))
     thread.start()
     thread.join()

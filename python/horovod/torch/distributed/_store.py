@@ -47,7 +47,7 @@ class _Store(dist.Store):
 
 
 class Watched(_Store):
-    """Wraps another store. After the job has failed, no operation waits for a rank: it raises the cause."""
+    """Wraps another store. After the job has failed, operations raise the cause instead of waiting for a rank."""
 
     # torch 1.13 cannot test whether a key exists.
     is_possible = hasattr(dist.Store, "check")

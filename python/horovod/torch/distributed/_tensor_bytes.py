@@ -20,7 +20,8 @@ class Form(NamedTuple):
     other: int
 
 
-# Dtypes that the runtime does not know, by number.
+# Names of dtypes that the runtime does not know. Form.other is the position in this list, from 1; all ranks must have
+# the same order.
 _OTHERS = """complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu
     float4_e2m1fn_x2 quint8 qint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16""".split()
 

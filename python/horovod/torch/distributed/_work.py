@@ -38,7 +38,7 @@ class Work(dist._Work):
     _event: Any = None  # event of torch's profiler
     _group_works: Any = None  # _open_works.OpenWorks
     _weak_outputs: Any = ()
-    _since = 0.0  # the time at which a future was created
+    _since = 0.0  # the time at which the completer got the work
     _error: Optional[BaseException] = None
     _trigger: Any = None  # an object that completes the future, once
 
