@@ -23,7 +23,7 @@ namespace {
 // The limit of a host's values at one barrier: MPICH puts about 100 bytes for each rank.
 constexpr size_t kMaxUnshared = 16 << 20;
 
-bool write_all(int socket, std::string_view text) {
+bool send_all(int socket, std::string_view text) {
   while (!text.empty()) {
     const ssize_t size = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
     if (size < 0 && errno == EINTR) continue;
@@ -116,7 +116,7 @@ Status PmiServer::converse(Client& client) {
       HVD_ASSIGN_OR_RETURN(const auto command, take_pmi_command(bytes));
       if (!command) break;
       HVD_ASSIGN_OR_RETURN(const std::string text, answer(client, *command));
-      if (!write_all(client.socket->get(), text)) return {};
+      if (!send_all(client.socket->get(), text)) return {};
     }
   }
 }
@@ -248,7 +248,7 @@ void PmiServer::meet(Program& program, const PmixFences::Fence& fence) {
   const auto waiting = std::exchange(program.waiting, {});
   lock.unlock();
   events_.on_met();
-  for (const Socket& socket : waiting) write_all(socket->get(), "cmd=barrier_out rc=0\n");
+  for (const Socket& socket : waiting) send_all(socket->get(), "cmd=barrier_out rc=0\n");
 }
 
 Status PmiServer::finish(Client& client) {

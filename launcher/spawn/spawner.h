@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,6 +69,7 @@ constexpr std::string_view to_string(SpawnStage stage) {
   constexpr std::string_view kNames[] = {"configure",     "resolve",      "connect",
                                          "connect again", "authenticate", "send agent",
                                          "start agent",   "ready"};
+  static_assert(std::size(kNames) == static_cast<size_t>(SpawnStage::kReady) + 1);
   return kNames[static_cast<size_t>(stage)];
 }
 

@@ -1,6 +1,7 @@
 #include "launcher/observe/views/job_view.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "base/dtype.h"
 #include "collectives/algorithms/allreduce_local.h"
