@@ -71,16 +71,14 @@ std::vector<std::string> cgroup_folders(std::string_view cgroups, std::string_vi
     if (!path.starts_with('/')) continue;
     const bool is_v1 = std::ranges::count(split(names, ','), controller) > 0;
     if (!is_v1 && !(names.empty() && folder.empty())) continue;
-    const std::string base = is_v1 ? cat("/sys/fs/cgroup/", names) : std::string("/sys/fs/cgroup");
+    // Not the line's names: Linux 3.10 writes "cpuacct,cpu" where the mount is cpu,cpuacct. Each controller has a link.
+    const std::string base = cat("/sys/fs/cgroup", is_v1 ? "/" : "", is_v1 ? controller : "");
     root = base.size();
     folder = cat(base, path == "/" ? "" : path);
   }
-  std::vector<std::string> folders;
-  while (root > 0 && folder.size() >= root) {
-    folders.push_back(folder);
-    if (folder.size() == root) break;
-    folder.resize(folder.rfind('/'));
-  }
+  if (root == 0) return {};
+  std::vector<std::string> folders = {folder};
+  while (folder.size() > root) folders.push_back(folder.erase(folder.rfind('/')));
   return folders;
 }
 

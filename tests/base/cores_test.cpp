@@ -16,9 +16,10 @@ TEST_CASE("The folders of a cgroup and of those above it are found, in v2 and in
   CHECK(cgroup_folders("0::/job/step\n", "cpu") ==
         Folders{"/sys/fs/cgroup/job/step", "/sys/fs/cgroup/job", "/sys/fs/cgroup"});
   const char* const both = "12:memory:/m:n\n4:cpu,cpuacct:/docker/1\n0::/x\n";
-  CHECK(cgroup_folders(both, "cpu") == Folders{"/sys/fs/cgroup/cpu,cpuacct/docker/1",
-                                               "/sys/fs/cgroup/cpu,cpuacct/docker",
-                                               "/sys/fs/cgroup/cpu,cpuacct"});
+  CHECK(cgroup_folders(both, "cpu") ==
+        Folders{"/sys/fs/cgroup/cpu/docker/1", "/sys/fs/cgroup/cpu/docker", "/sys/fs/cgroup/cpu"});
+  CHECK(cgroup_folders("4:cpuacct,cpu:/x\n", "cpu") ==
+        Folders{"/sys/fs/cgroup/cpu/x", "/sys/fs/cgroup/cpu"});
   CHECK(cgroup_folders(both, "memory") ==
         Folders{"/sys/fs/cgroup/memory/m:n", "/sys/fs/cgroup/memory"});
   CHECK(cgroup_folders("0::/\n", "memory") == Folders{"/sys/fs/cgroup"});
