@@ -24,6 +24,7 @@
 #include "launcher/agent/host/safe_folder.h"
 #include "launcher/agent/link/original_workers.h"
 #include "launcher/agent/ranks/rank_environment.h"
+#include "launcher/protocol/binding_choice.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
@@ -578,8 +579,8 @@ void Agent::execute(const Prepare& order) {
     Prepared prepared{status, master_port_.candidates(), overlay(found.versions, share.facts),
                       share.threads};
     if (status.ok())
-      ranks_.prepare(job_, order.output_credit, found.program, found.environment, found.limits,
-                     std::move(share));
+      ranks_.prepare(job_, order.output_credit, found.program, without_binding(found.environment),
+                     found.limits, std::move(share));
     if (status.ok() && pmix_.open(job_, environment_)) prepared.versions.emplace_back(kPmix, "");
     outbox_.put(prepared);
   });

@@ -493,7 +493,10 @@ Status settle(CommandLine& line, Options& options) {
   HVD_RETURN_IF_ERROR(check_topic(options));
   HVD_RETURN_IF_ERROR(check_command(options, line.has_separator));
   // The report of the hosts' agents is complete before a program starts.
-  if (options.command.empty() && options.settings.table().flag("report_bindings"))
+  const bool is_report = std::ranges::any_of(line.flags, [](const Given& given) {
+    return std::string_view(given.flag->setting->key) == "report_bindings";
+  });
+  if (options.command.empty() && is_report && options.settings.table().flag("report_bindings"))
     options.command = {"true"};
   return check_complete(options);
 }

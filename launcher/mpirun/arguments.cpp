@@ -196,8 +196,10 @@ Status check_flags_without_agents(const LaunchSettings& settings) {
   }
   for (const Setting& each : all_settings()) {
     const auto is_it = [&](std::string_view key) { return key == each.key; };
-    const bool is_for_agents =
-        std::string_view(each.section) == "binding" || std::ranges::any_of(kForAgents, is_it);
+    // mpirun binds nothing either, so binding's defaults hold.
+    const bool binds = std::string_view(each.section) == "binding" &&
+                       settings.table().text(each.key) != cat(each.default_value);
+    const bool is_for_agents = binds || std::ranges::any_of(kForAgents, is_it);
     if (!is_for_agents || !settings.table().is_set(each.key)) continue;
     const char* with = settings.launchers.jsrun ? "--jsrun" : "--mpi";
     return invalid_argument(cat(flag_of(each.key),

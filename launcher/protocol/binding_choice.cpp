@@ -4,26 +4,25 @@
 #include <array>
 #include <utility>
 
+#include "base/settings.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
 namespace {
 
-using enum BindingObject;
-
 constexpr int kMostCpus = 8192;  // of a Linux kernel
 
-constexpr std::array<std::pair<std::string_view, BindingObject>, 8> kObjects = {
-    {{"none", kNone},
-     {"auto", kAuto},
-     {"numa", kNuma},
-     {"socket", kSocket},
-     {"package", kSocket},  // socket in Open MPI 5
-     {"gpu", kGpu},
-     {"node", kGpu},  // --numa-binding node of torchrun: the node of the rank's GPU
-     {"core", kCore}}};
-
 Result<BindingObject> object_of(std::string_view word) {
+  using enum BindingObject;
+  constexpr std::array<std::pair<std::string_view, BindingObject>, 8> kObjects = {
+      {{"none", kNone},
+       {"auto", kAuto},
+       {"numa", kNuma},
+       {"socket", kSocket},
+       {"package", kSocket},  // socket in Open MPI 5
+       {"gpu", kGpu},
+       {"node", kGpu},  // --numa-binding node of torchrun: the node of the rank's GPU
+       {"core", kCore}}};
   for (const auto& [name, object] : kObjects) {
     if (name == word) return object;
   }
@@ -81,6 +80,7 @@ Result<std::vector<int>> parse_cpus(std::string_view text) {
 
 // Refuses settings that exclude each other.
 Status check(const BindingChoice& choice, bool has_cores) {
+  using enum BindingObject;
   if (has_cores && choice.object != kCore) {
     return invalid_argument("--cpus-per-rank and PE=N count cores: they need --bind-to core");
   }
@@ -98,6 +98,7 @@ Status check(const BindingChoice& choice, bool has_cores) {
 
 Result<BindingChoice> parse_binding(
     const std::function<std::string(std::string_view key)>& value_of) {
+  using enum BindingObject;
   BindingChoice choice;
   bool has_cores = false;
   const std::string object = to_lower(trim(value_of("bind_to")));
@@ -127,6 +128,15 @@ Result<BindingChoice> parse_binding(
   }
   HVD_RETURN_IF_ERROR(check(choice, has_cores));
   return choice;
+}
+
+Environment without_binding(Environment environment) {
+  for (const Setting& each : all_settings()) {
+    if (std::string_view(each.section) != "binding") continue;
+    std::erase_if(environment,
+                  [&](const auto& variable) { return variable.first == each.variable; });
+  }
+  return environment;
 }
 
 std::string cpu_list(const std::vector<int>& cpus) {

@@ -1,6 +1,6 @@
 // The CPUs to which the user binds the ranks of a host: --bind-to and the flags beside it. The default, none, leaves a
 // rank all CPUs of its agent. The launcher parses the settings to refuse wrong ones before it reaches a host; the agent
-// parses the same settings from the ranks' variables. Pure.
+// parses the same settings from the job's variables. Pure.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process/spawn.h"
 #include "base/result.h"
 
 namespace hvd::launcher {
@@ -31,6 +32,10 @@ struct BindingChoice {
 // `value_of`: returns the value of a setting by its key, or an empty text if it is not set.
 Result<BindingChoice> parse_binding(
     const std::function<std::string(std::string_view key)>& value_of);
+
+// Returns the environment without the variables of these settings. Only the agent reads them; a horovodrun inside of a
+// rank binds by flags of its own.
+Environment without_binding(Environment environment);
 
 // Returns "0-3,8" for the CPUs 0, 1, 2, 3 and 8, as the kernel writes them. `cpus` is in ascending order.
 std::string cpu_list(const std::vector<int>& cpus);

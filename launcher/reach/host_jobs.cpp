@@ -15,6 +15,7 @@
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/pmix/conversation.h"
+#include "launcher/protocol/binding_choice.h"
 #include "launcher/protocol/other_launchers.h"
 #include "launcher/protocol/program.h"
 #include "launcher/spawn/script_run.h"
@@ -175,9 +176,9 @@ void HostJobs::offer_package(HostJob& job, bool is_local) {
 }
 
 Environment HostJobs::environment_of(const JobEnvironment& shared, bool is_local) const {
-  Environment found = overlay(chosen_environment(environment(), flag_environment(options_.settings),
-                                                 environment_, is_local),
-                              job_environment(shared));
+  const Environment chosen = chosen_environment(
+      without_binding(environment()), flag_environment(options_.settings), environment_, is_local);
+  Environment found = overlay(chosen, job_environment(shared));
   if (!options_.settings.job.stage_env.empty()) remove_settings_of_indexes(found, environment_);
   return found;
 }

@@ -129,7 +129,7 @@ void print_start(const HostStartup::Outcome& outcome, const HostTable& hosts, bo
                  const Options& options, JobOutput& output) {
   for (const std::string& warning : outcome.warnings) output.print(warning);
   if (is_first) print_binding(hosts, output);
-  print_bindings(hosts, output);
+  if (is_first || options.settings.table().flag("report_bindings")) print_bindings(hosts, output);
   if (is_first && options.settings.job.verbose) print_thread_shares(hosts, output);
   explain_start(hosts);
 }

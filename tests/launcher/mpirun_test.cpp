@@ -157,6 +157,9 @@ TEST_CASE("a flag without a counterpart in an mpirun is refused in one sentence"
         "mpirun takes no address with colons, such as fd00::1; give the host's name to -H");
   CHECK(error_of(kOpenMpi, {"--timeout", "9"}) ==
         "--timeout is for ranks that this launcher's own agents start; omit it or --mpi");
+  CHECK(error_of(kOpenMpi, {"--bind-to", "core"}) ==
+        "--bind-to is for ranks that this launcher's own agents start; omit it or --mpi");
+  CHECK(line_of(kOpenMpi, {"--bind-to", "none", "--map-by", "slot"}) == line_of(kOpenMpi, {}));
   CHECK(error_of(kOpenMpi, {"--mpi-args=-x 'A"}) == "--mpi-args: a quote ' is not closed in -x 'A");
 }
 

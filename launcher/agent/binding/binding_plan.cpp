@@ -95,11 +95,17 @@ std::vector<Group> groups_of(const HostTopology& topology, const std::set<int>& 
 
 // Gives each rank the next cores of one group. Returns fewer places if the cores do not suffice.
 Places take_cores(const PlaceMaker& maker, const BindingChoice& choice,
-                  const HostTopology& topology, std::vector<Group> groups, size_t ranks) {
+                  const HostTopology& topology, size_t ranks, const Excluded& excluded,
+                  bool may_cross) {
+  std::vector<Group> groups = groups_of(topology, excluded.cores, may_cross);
   const std::vector<int> nodes = numbers_of(topology, &Core::node);
   const size_t each = choice.cores_per_rank;
   Places places;
   for (size_t rank = 0; rank < ranks; ++rank) {
+    if (excluded.ranks.contains(rank)) {
+      places.emplace_back();
+      continue;
+    }
     const auto fits = [&](const Group& group) {
       if (group.size() < each) return false;
       if (choice.ranks_per_node == 0) return true;
@@ -121,19 +127,19 @@ std::string count_of(size_t number, const char* noun) {
 }
 
 Result<Places> plan_cores(const PlaceMaker& maker, const BindingChoice& choice,
-                          const HostTopology& topology, size_t ranks, const std::set<int>& taken) {
+                          const HostTopology& topology, size_t ranks, const Excluded& excluded) {
   // A rank's cores lie on one node if that is possible for all ranks.
   for (const bool may_cross : {false, true}) {
     if (may_cross && choice.ranks_per_node != 0) break;
-    Places places =
-        take_cores(maker, choice, topology, groups_of(topology, taken, may_cross), ranks);
+    Places places = take_cores(maker, choice, topology, ranks, excluded, may_cross);
     if (places.size() == ranks) return places;
   }
-  const size_t needed = ranks * choice.cores_per_rank;
+  const size_t own = ranks - excluded.ranks.size();
   std::string sentence =
-      cat("--bind-to core needs ", count_of(needed, "core"), " for ", count_of(ranks, "rank"),
-          ", and the agent may use ", topology.cores.size());
-  if (!taken.empty()) sentence += cat(", of which other jobs of yours have ", taken.size());
+      cat("--bind-to core needs ", count_of(own * choice.cores_per_rank, "core"), " for ",
+          count_of(own, "rank"), ", and the agent may use ", topology.cores.size());
+  if (!excluded.cores.empty())
+    sentence += cat(", of which running jobs of yours have ", excluded.cores.size());
   if (choice.ranks_per_node != 0)
     sentence += cat(", with ", choice.ranks_per_node, " ranks on each NUMA node");
   return failed_precondition(cat(sentence, "; run fewer ranks there, or leave the flag out"));
@@ -175,10 +181,12 @@ Places plan_auto(const PlaceMaker& maker, const HostTopology& topology, size_t r
 
 Result<std::vector<RankCpus>> plan_binding(const BindingChoice& choice,
                                            const HostTopology& topology, size_t ranks,
-                                           const std::set<int>& taken) {
+                                           const Excluded& excluded) {
   using enum BindingObject;
   const PlaceMaker maker{topology, choice.is_one_thread};
   const std::vector<int> nodes = numbers_of(topology, &Core::node);
+  if (topology.cores.empty() && choice.object != kNone && choice.object != kAuto)
+    return unavailable("hwloc finds none of the CPUs that the agent may use; leave --bind-to out");
   switch (choice.object) {
     case kNone:
       return Places(ranks);
@@ -200,7 +208,7 @@ Result<std::vector<RankCpus>> plan_binding(const BindingChoice& choice,
                                      topology.gpus.size(), " for ", count_of(ranks, "rank"),
                                      "; give it fewer slots, or write --bind-to numa"));
     case kCore:
-      return plan_cores(maker, choice, topology, ranks, taken);
+      return plan_cores(maker, choice, topology, ranks, excluded);
     case kCpuList:
       return plan_lists(choice, topology, ranks);
   }

@@ -19,10 +19,16 @@ struct RankCpus {
   int gpu = -1;  // the number of its GPU among the host's visible ones; -1: not bound by a GPU
 };
 
-// Returns the places of `ranks` ranks. `taken`: the first CPUs of cores that other jobs have.
+// What a plan of cores leaves to others.
+struct Excluded {
+  std::set<int> cores{};     // the first CPUs of cores that are reserved
+  std::set<size_t> ranks{};  // local ranks that another agent starts; they get no place
+};
+
+// Returns the places of the `ranks` ranks of a host, by local rank.
 Result<std::vector<RankCpus>> plan_binding(const BindingChoice& choice,
                                            const HostTopology& topology, size_t ranks,
-                                           const std::set<int>& taken = {});
+                                           const Excluded& excluded = {});
 
 // Returns the cores of which the place has a CPU.
 std::vector<const Core*> cores_of(const RankCpus& place, const HostTopology& topology);

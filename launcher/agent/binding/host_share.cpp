@@ -9,10 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "base/cores.h"
@@ -34,10 +37,50 @@ constexpr std::array<std::string_view, 5> kDividers = {
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"};
 constexpr size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
 
+// Words behind a script or a module belong to that program.
 bool starts_divider(const std::vector<std::string>& command) {
-  return std::ranges::any_of(command, [](const std::string& word) {
-    return std::ranges::find(kDividers, word.substr(word.rfind('/') + 1)) != kDividers.end();
-  });
+  for (size_t i = 0; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (std::ranges::find(kDividers, word.substr(word.rfind('/') + 1)) != kDividers.end())
+      return true;
+    if (word.ends_with(".py") || (i > 0 && command[i - 1] == "-m")) return false;
+  }
+  return false;
+}
+
+std::vector<int> allowed_cpus() {
+  constexpr int kMost = 8192;
+  std::vector<int> cpus;
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(
+      CPU_ALLOC(kMost), [](cpu_set_t* each) { CPU_FREE(each); });
+  const size_t size = CPU_ALLOC_SIZE(kMost);
+  CPU_ZERO_S(size, set.get());
+  if (::sched_getaffinity(0, size, set.get()) != 0) return cpus;
+  for (int cpu = 0; cpu < kMost; ++cpu) {
+    if (CPU_ISSET_S(static_cast<size_t>(cpu), size, set.get())) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+// The local ranks of an agent's ranks. An agent of an elastic job may start a few of its host's ranks.
+struct LocalRanks {
+  std::vector<size_t> numbers{};
+  size_t all = 0;  // ranks of the host
+};
+
+LocalRanks local_ranks(const HostJob& job) {
+  constexpr int64_t kMost = 8192;
+  const auto number_of = [](const RankSpec& rank, const char* variable, size_t otherwise) {
+    const auto number = parse_int(value_of(rank.environment, variable));
+    return number && *number >= 0 && *number < kMost ? static_cast<size_t>(*number) : otherwise;
+  };
+  LocalRanks ranks{.all = job.ranks.size()};
+  for (size_t i = 0; i < job.ranks.size(); ++i) {
+    ranks.numbers.push_back(number_of(job.ranks[i], "HOROVOD_LOCAL_RANK", i));
+    ranks.all = std::max(
+        {ranks.all, ranks.numbers.back() + 1, number_of(job.ranks[i], "HOROVOD_LOCAL_SIZE", 0)});
+  }
+  return ranks;
 }
 
 Environment facts_of(const HostJob& job, const Environment& own) {
@@ -70,8 +113,9 @@ bool is_present(const Gpu& gpu) {
 // item, as in the drivers.
 std::vector<Gpu> selected(const std::vector<Gpu>& gpus, std::string_view list) {
   std::vector<Gpu> chosen;
-  for (const std::string& item : split(list, ',')) {
-    const auto index = parse_int(trim(item));
+  for (const std::string& each : split(list, ',')) {
+    const std::string item(trim(each));
+    const auto index = parse_int(item);
     const auto number = static_cast<size_t>(index.value_or(0));
     const auto named = index ? gpus.end() : std::ranges::find_if(gpus, [&](const Gpu& gpu) {
       return item.starts_with("GPU-") && driver_text(gpu).find(item) != std::string::npos;
@@ -80,23 +124,6 @@ std::vector<Gpu> selected(const std::vector<Gpu>& gpus, std::string_view list) {
     chosen.push_back(index ? gpus[number] : *named);
   }
   return chosen;
-}
-
-// Slurm's limits hide the other GPUs of the host from its job: CUDA_VISIBLE_DEVICES then counts those of the job alone.
-void keep_visible(std::vector<Gpu>& gpus, const Environment& environment, const Environment& own) {
-  std::erase_if(gpus, [](const Gpu& gpu) { return !is_present(gpu); });
-  const std::string_view cuda = value_of(environment, "CUDA_VISIBLE_DEVICES");
-  for (const char* variable : {"SLURM_JOB_GPUS", "SLURM_STEP_GPUS"}) {
-    const std::string_view of_job = value_of(own, variable);
-    if (of_job.empty() || of_job == cuda) continue;
-    gpus = selected(gpus, of_job);
-    break;
-  }
-  for (const char* variable :
-       {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}) {
-    const std::string_view list = value_of(environment, variable);
-    if (!list.empty()) gpus = selected(gpus, list);
-  }
 }
 
 std::vector<unsigned long> bits_of(const std::vector<int>& numbers) {
@@ -117,10 +144,16 @@ bool prefer_nodes(const std::vector<unsigned long>& nodes) {
 
 // Returns whether the host has several nodes, and the kernel lets this process prefer one.
 bool may_prefer_nodes(const HostTopology& topology, Environment& facts) {
-  const int first = topology.cores.front().node;
-  const auto is_other = [&](const Core& core) { return core.node != first; };
-  if (std::ranges::none_of(topology.cores, is_other)) return false;
-  if (prefer_nodes(bits_of({first}))) return prefer_nodes({});
+  std::set<int> nodes;
+  for (const Core& core : topology.cores) {
+    if (core.node >= 0) nodes.insert(core.node);
+  }
+  if (nodes.size() < 2) return false;
+  // The policy of the user, such as numactl's, stays.
+  int mode = MPOL_DEFAULT;
+  if (::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0 && mode != MPOL_DEFAULT)
+    return false;
+  if (prefer_nodes(bits_of({*nodes.begin()}))) return prefer_nodes({});
   facts.emplace_back(kBindingRemark,
                      system_error("the kernel places the memory of bound ranks, because "
                                   "set_mempolicy fails; a container needs the "
@@ -130,58 +163,82 @@ bool may_prefer_nodes(const HostTopology& topology, Environment& facts) {
   return false;
 }
 
+// Adds the cores that another process has to `taken`, and then returns false.
+bool reserve(const std::vector<RankCpus>& places, const LocalRanks& ranks,
+             const HostTopology& topology, HostShare& share, std::set<int>& taken) {
+  const size_t before = taken.size();
+  for (size_t i = 0; i < ranks.numbers.size(); ++i) {
+    for (const Core* core : cores_of(places[ranks.numbers[i]], topology)) {
+      const int cpu = core->cpus.front();
+      if (!reserve_core(cpu, share.locks[i])) taken.insert(cpu);
+    }
+  }
+  return taken.size() == before;
+}
+
 // Plans cores that no other job has, and reserves them.
 Result<std::vector<RankCpus>> reserve_cores(const BindingChoice& choice,
-                                            const HostTopology& topology, HostShare& share) {
+                                            const HostTopology& topology, const LocalRanks& ranks,
+                                            HostShare& share) {
   if (available_cores() < 1) {
     return failed_precondition(
         cat("--bind-to core: the cgroup allows ", available_cores(),
             " of a core at a time, so a core for a rank would be idle; raise the quota (cpu.max), "
             "or leave the flag out"));
   }
-  std::set<int> taken;
-  for (;;) {
-    share.locks.clear();
-    HVD_ASSIGN_OR_RETURN(std::vector<RankCpus> places,
-                         plan_binding(choice, topology, share.ranks.size(), taken));
-    const size_t before = taken.size();
-    for (const RankCpus& place : places) {
-      for (const Core* core : cores_of(place, topology)) {
-        UniqueFd lock = reserve_core(core->cpus.front());
-        if (lock)
-          share.locks.push_back(std::move(lock));
-        else
-          taken.insert(core->cpus.front());
-      }
+  constexpr int kTries = 10;
+  Excluded excluded;
+  for (size_t rank = 0; rank < ranks.all; ++rank) excluded.ranks.insert(rank);
+  for (const size_t own : ranks.numbers) excluded.ranks.erase(own);
+  for (int tries = 0;;) {
+    for (auto& locks : share.locks) locks.clear();
+    auto places = plan_binding(choice, topology, ranks.all, excluded);
+    if (places.ok()) {
+      if (reserve(*places, ranks, topology, share, excluded.cores)) return places;
+      continue;
     }
-    if (taken.size() == before) return places;
+    if (excluded.cores.empty() || ++tries == kTries) return places;
+    // Another job may be choosing its cores, or ending. Two that choose wait for different times.
+    excluded.cores.clear();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + ::getpid() % 30));
   }
 }
 
 // Also replaces the lines of `report`, one for each rank.
-Status bind_ranks(const BindingChoice& choice, const Environment& environment,
-                  const Environment& own, HostShare& share, std::vector<std::string>& report) {
-  HVD_ASSIGN_OR_RETURN(HostTopology topology, read_host_topology());
-  keep_visible(topology.gpus, environment, own);
+Status bind_ranks(const BindingChoice& choice, const LocalRanks& ranks,
+                  const Environment& environment, const Environment& own, HostShare& share,
+                  std::vector<std::string>& report) {
+  auto found = read_host_topology(allowed_cpus());
+  if (!found.ok() && choice.object == BindingObject::kAuto) {
+    share.facts.emplace_back(kBindingRemark,
+                             cat("--bind-to auto binds nothing: ", found.status().message()));
+    return {};
+  }
+  HVD_ASSIGN_OR_RETURN(HostTopology topology, std::move(found));
+  std::erase_if(topology.gpus, [](const Gpu& gpu) { return !is_present(gpu); });
+  const bool is_nvidia =
+      std::ranges::any_of(topology.gpus, [](const Gpu& gpu) { return !driver_text(gpu).empty(); });
+  topology.gpus = listed_gpus(topology.gpus, environment, own, is_nvidia);
   HVD_ASSIGN_OR_RETURN(const std::vector<RankCpus> places,
                        choice.object == BindingObject::kCore
-                           ? reserve_cores(choice, topology, share)
-                           : plan_binding(choice, topology, share.ranks.size()));
+                           ? reserve_cores(choice, topology, ranks, share)
+                           : plan_binding(choice, topology, ranks.all));
   const bool prefers = may_prefer_nodes(topology, share.facts);
   const std::vector<int> threads = cores_of_ranks(places, topology, available_cores());
-  for (size_t i = 0; i < places.size(); ++i) {
-    const auto& [cpus, node, gpu] = places[i];
-    if (cpus.empty() && gpu < 0) continue;
-    report[i] = describe(places[i], topology);
-    if (cpus.empty()) continue;
+  for (size_t i = 0; i < share.ranks.size(); ++i) {
+    const RankCpus& place = places[ranks.numbers[i]];
+    if (place.cpus.empty() && place.gpu < 0) continue;
+    report[i] = describe(place, topology);
+    if (place.cpus.empty()) continue;
     RankShare& rank = share.ranks[i];
-    rank.cpus = bits_of(cpus);
-    if (node >= 0 && prefers) rank.nodes = bits_of({node});
-    rank.environment = {{"HOROVOD_BOUND_CPUS", cpu_list(cpus)}};
-    if (node >= 0) rank.environment.emplace_back("HOROVOD_NUMA_NODE", cat(node));
+    rank.cpus = bits_of(place.cpus);
+    if (place.node >= 0 && prefers) rank.nodes = bits_of({place.node});
+    rank.environment = {{"HOROVOD_BOUND_CPUS", cpu_list(place.cpus)}};
+    if (place.node >= 0) rank.environment.emplace_back("HOROVOD_NUMA_NODE", cat(place.node));
     if (is_thread_count_chosen(environment)) continue;
-    rank.environment.emplace_back(kThreadsVariable, cat(threads[i]));
-    report[i] += cat(", ", kThreadsVariable, "=", threads[i]);
+    const std::string number = cat(threads[ranks.numbers[i]]);
+    rank.environment.emplace_back(kThreadsVariable, number);
+    report[i] += cat(", ", kThreadsVariable, "=", number);
   }
   return {};
 }
@@ -195,50 +252,77 @@ bool is_thread_count_chosen(const Environment& environment) {
   });
 }
 
-uint32_t thread_share(const HostJob& job, const Environment& environment, double cores) {
-  if (job.ranks.size() < 2 || is_thread_count_chosen(environment)) return 0;
-  return std::max<uint32_t>(1,
-                            static_cast<uint32_t>(cores / static_cast<double>(job.ranks.size())));
+void share_threads(const HostJob& job, const Environment& environment, double cores,
+                   HostShare& share) {
+  if (job.ranks.size() < 2 || is_thread_count_chosen(environment)) return;
+  const auto threads =
+      std::max(1U, static_cast<uint32_t>(cores / static_cast<double>(job.ranks.size())));
+  bool is_any_bound = false;
+  for (RankShare& rank : share.ranks) {
+    is_any_bound |= !rank.cpus.empty();
+    if (rank.cpus.empty()) rank.environment.emplace_back(kThreadsVariable, cat(threads));
+  }
+  if (!is_any_bound) share.threads = threads;
 }
 
-UniqueFd reserve_core(int cpu) {
-  // Not a file: a job of Slurm or a container may have a /dev/shm and a /tmp of its own, and a file would remain.
+std::vector<Gpu> listed_gpus(const std::vector<Gpu>& gpus, const Environment& environment,
+                             const Environment& own, bool is_nvidia) {
+  const char* const first = is_nvidia ? "CUDA_VISIBLE_DEVICES" : "ROCR_VISIBLE_DEVICES";
+  const std::string_view list = value_of(environment, first);
+  std::string_view of_job = value_of(own, "SLURM_JOB_GPUS");
+  if (of_job.empty()) of_job = value_of(own, "SLURM_STEP_GPUS");
+  // Slurm's limits hide the other GPUs of the host from its job: the drivers then count those of the job alone. Without
+  // such limits, the numbers are those of the host.
+  std::vector<Gpu> listed = gpus;
+  if (!of_job.empty() && of_job != list) {
+    listed = selected(gpus, of_job);
+    if (!list.empty() && selected(listed, list).empty()) listed = gpus;
+  }
+  if (!list.empty()) listed = selected(listed, list);
+  if (is_nvidia) return listed;
+  // AMD's HIP counts what the layer below it shows, and reads CUDA's variable where it has none of its own.
+  std::string_view of_hip = value_of(environment, "HIP_VISIBLE_DEVICES");
+  if (of_hip.empty()) of_hip = value_of(environment, "CUDA_VISIBLE_DEVICES");
+  return of_hip.empty() ? listed : selected(listed, of_hip);
+}
+
+bool reserve_core(int cpu, std::vector<UniqueFd>& locks) {
+  // Not a file: a job of Slurm or a container may have a /dev/shm and a /tmp of its own, and nothing remains.
   UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un name =
       net::abstract_address(cat("horovodrun-core-", ::getuid(), "-", cpu), size);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), size) != 0) socket.reset();
-  return socket;
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), size) != 0)
+    return errno != EADDRINUSE;
+  locks.push_back(std::move(socket));
+  return true;
 }
 
 HostShare share_host(const HostJob& job, const Environment& environment, const Environment& own) {
   HostShare share;
   share.ranks.resize(job.ranks.size());
+  share.locks.resize(job.ranks.size());
   share.facts = facts_of(job, own);
   const auto choice = parse_binding([&](std::string_view key) {
-    return std::string(value_of(environment, setting(key).variable));
+    return std::string(value_of(job.environment, setting(key).variable));
   });
+  const LocalRanks ranks = local_ranks(job);
   const bool is_wanted = choice.ok() && choice->object != BindingObject::kNone;
   std::vector<std::string> report;
-  if (is_wanted || value_of(environment, setting("report_bindings").variable) == "1")
+  const bool is_reported = value_of(job.environment, setting("report_bindings").variable) == "1";
+  if (is_wanted || is_reported)
     report.resize(job.ranks.size(), cat("not bound, cpus ", cpu_list(allowed_cpus())));
   if (!choice.ok()) {
     share.status = choice.status();
-  } else if (is_wanted && job.ranks.size() == 1 && starts_divider(job.command)) {
+  } else if (is_wanted && ranks.all == 1 && starts_divider(job.command)) {
     share.facts.emplace_back(kBindingRemark,
                              cat("'", printable(job.command[0]),
                                  "' is not bound, because it binds the processes that it starts"));
   } else if (is_wanted) {
-    share.status = bind_ranks(*choice, environment, own, share, report);
+    share.status = bind_ranks(*choice, ranks, environment, own, share, report);
   }
-  if (value_of(environment, setting("report_bindings").variable) == "1")
-    share.facts.emplace_back(kBindings, join(report, "\n"));
-  const auto is_bound = [](const RankShare& rank) { return !rank.cpus.empty(); };
-  if (std::ranges::any_of(share.ranks, is_bound)) return share;
-  share.threads = thread_share(job, environment, available_cores());
-  for (RankShare& rank : share.ranks) {
-    if (share.threads != 0) rank.environment.emplace_back(kThreadsVariable, cat(share.threads));
-  }
+  if (is_reported) share.facts.emplace_back(kBindings, join(report, "\n"));
+  share_threads(job, environment, available_cores(), share);
   return share;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "launcher/agent/binding/host_topology.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/program.h"
 
@@ -23,26 +24,31 @@ struct RankShare {
 struct HostShare {
   Status status{};
   std::vector<RankShare> ranks{};  // in the order of HostJob::ranks
-  uint32_t threads = 0;            // OMP_NUM_THREADS of the ranks if none is bound; 0: not set
-  Environment facts{};             // for the launcher, by keys of host_job.h and binding_choice.h
-  std::vector<UniqueFd> locks{};   // reservations of cores by reserve_core()
+  uint32_t threads = 0;            // OMP_NUM_THREADS where no rank is bound; 0: not set
+  Environment facts{};  // facts about this host for the launcher, by the keys of host_job.h
+  std::vector<std::vector<UniqueFd>> locks{};  // by rank: open while only the rank uses its cores
 };
 
-// `environment`: the variables of the ranks; `own`: those of the agent.
+// `environment`: the variables of the ranks; `own`: those of the agent. The job's variables hold the flags.
 HostShare share_host(const HostJob& job, const Environment& environment, const Environment& own);
 
-// Returns the cores of each rank, at least 1. Returns 0, which sets no variable, if the host has one rank, or if
-// is_thread_count_chosen().
-uint32_t thread_share(const HostJob& job, const Environment& environment, double cores);
+// Gives each rank that is not bound its part of the cores as its number of threads, at least 1, unless the host has one
+// rank, or is_thread_count_chosen().
+void share_threads(const HostJob& job, const Environment& environment, double cores,
+                   HostShare& share);
+
+// Returns those of the host's GPUs that the ranks see, by the variables of Slurm and of the GPUs' drivers.
+std::vector<Gpu> listed_gpus(const std::vector<Gpu>& gpus, const Environment& environment,
+                             const Environment& own, bool is_nvidia);
 
 // Returns whether `environment`, the environment of the ranks, already sets a number of threads, or the user disabled
 // OMP_NUM_THREADS.
 bool is_thread_count_chosen(const Environment& environment);
 
 // Reserves a core, named by its first CPU, for this process among all processes of this user that call this function in
-// its network namespace. Returns a closed descriptor if another process has it. The kernel ends the reservation when
-// the descriptor is closed, however the process ends.
-UniqueFd reserve_core(int cpu);
+// its network namespace. Returns false if another process has it. The kernel ends the reservation when the descriptor is
+// closed, however the process ends. Where the system refuses the socket, nothing is reserved.
+bool reserve_core(int cpu, std::vector<UniqueFd>& locks);
 
 // Gives the calling process its share. Call it in a new process, before it executes a program. Does not allocate
 // memory. Returns false, with errno, if the CPUs are no longer allowed.

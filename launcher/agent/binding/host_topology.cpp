@@ -1,7 +1,6 @@
 #include "launcher/agent/binding/host_topology.h"
 
 #include <hwloc.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 #include <memory>
 
 #include "base/settings.h"
-#include "base/text.h"
 
 namespace hvd::launcher {
 namespace {
@@ -31,7 +29,7 @@ std::vector<int> cpus_in(hwloc_const_cpuset_t set, const std::vector<int>& allow
 // Memory of GPUs and of other devices may be a node without CPUs, to which hwloc gives the CPUs of a larger object. The
 // smallest node is the core's own; of equal ones, the first has the ordinary memory.
 int node_of(hwloc_topology* loaded, hwloc_const_cpuset_t cpus) {
-  int number = 0, size = 0;
+  int number = -1, size = 0;
   for (hwloc_obj_t node = nullptr;
        (node = ::hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
     if (!::hwloc_bitmap_isincluded(cpus, node->cpuset)) continue;
@@ -89,11 +87,12 @@ HostTopology convert(hwloc_topology* loaded, const std::vector<int>& allowed) {
   return topology;
 }
 
-Result<HostTopology> read_host_topology() {
+Result<HostTopology> read_host_topology(const std::vector<int>& allowed) {
   // hwloc reads its variables of the user's shell: another topology, or plugins, which a static program cannot open.
-  for (const char* variable :
-       {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH"})
+  for (const char* variable : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT",
+                               "HWLOC_CPUID_PATH", "HWLOC_ALLOW", "HWLOC_THISSYSTEM"})
     forget_environment_variable(variable);
+  ::setenv("HWLOC_HIDE_ERRORS", "2", 1);  // its text about firmware would be the agent's last words
   ::setenv("HWLOC_PLUGINS_PATH", "", 1);
   ::setenv("HWLOC_COMPONENTS", "linux,stop", 1);
   hwloc_topology_t made = nullptr;
@@ -103,21 +102,7 @@ Result<HostTopology> read_host_topology() {
   ::hwloc_topology_set_io_types_filter(made, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (::hwloc_topology_load(made) != 0)
     return system_error("cannot read the host's topology", errno);
-  return convert(made, allowed_cpus());
-}
-
-std::vector<int> allowed_cpus() {
-  constexpr int kMost = 8192;
-  std::vector<int> cpus;
-  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(
-      CPU_ALLOC(kMost), [](cpu_set_t* each) { CPU_FREE(each); });
-  const size_t size = CPU_ALLOC_SIZE(kMost);
-  CPU_ZERO_S(size, set.get());
-  if (::sched_getaffinity(0, size, set.get()) != 0) return cpus;
-  for (int cpu = 0; cpu < kMost; ++cpu) {
-    if (CPU_ISSET_S(static_cast<size_t>(cpu), size, set.get())) cpus.push_back(cpu);
-  }
-  return cpus;
+  return convert(made, allowed);
 }
 
 }  // namespace hvd::launcher

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 struct Core {
   std::vector<int> cpus{};  // numbers of its hardware threads, ascending; not empty
   int socket = 0;
-  int node = 0;  // number of its NUMA node
+  int node = 0;  // number of its NUMA node; -1: not known
   int kind = 0;  // a larger number is a faster kind of core
 };
 
@@ -32,9 +32,6 @@ struct HostTopology {
 HostTopology convert(hwloc_topology* loaded, const std::vector<int>& allowed);
 
 // Takes some milliseconds. Call it before ranks start: it changes this process's environment.
-Result<HostTopology> read_host_topology();
-
-// Returns the CPUs of the affinity mask, ascending.
-std::vector<int> allowed_cpus();
+Result<HostTopology> read_host_topology(const std::vector<int>& allowed);
 
 }  // namespace hvd::launcher

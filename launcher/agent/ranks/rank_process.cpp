@@ -25,6 +25,7 @@ namespace {
 struct Complaint {
   uint32_t index;
   int error;
+  bool is_bound;  // it has its CPUs, or all CPUs
 };
 
 // Grows the descriptor table once, while the process has one thread. If several threads share the table, each growth
@@ -49,8 +50,8 @@ struct ChildNeeds {
   int stdin_fd, stdout_fd, stderr_fd, report_fd;  // stdin_fd is -1 without input
 };
 
-[[noreturn]] void give_up(const ChildNeeds& needs) {
-  const Complaint complaint{needs.index, errno};
+[[noreturn]] void give_up(const ChildNeeds& needs, bool is_bound = true) {
+  const Complaint complaint{needs.index, errno, is_bound};
   [[maybe_unused]] const ssize_t size = ::write(needs.report_fd, &complaint, sizeof complaint);
   ::_exit(127);
 }
@@ -88,7 +89,7 @@ bool is_without_format(const char* path) {
   }
   if (::dup2(needs.stdout_fd, STDOUT_FILENO) < 0) give_up(needs);
   if (::dup2(needs.stderr_fd, STDERR_FILENO) < 0) give_up(needs);
-  if (!apply_share(needs.command->share)) give_up(needs);
+  if (!apply_share(needs.command->share)) give_up(needs, false);
   if (::chdir(needs.command->working_directory.c_str()) != 0) give_up(needs);
   const char* const path = needs.command->path.c_str();
   ::execve(path, needs.argv.data(), needs.envp.data());
@@ -99,8 +100,14 @@ bool is_without_format(const char* path) {
   give_up(needs);
 }
 
-Status execution_error(const RankCommand& command, int error) {
+Status execution_error(const RankCommand& command, int error, bool is_bound) {
   const std::string& program = command.arguments[0];
+  if (!is_bound) {
+    return system_error(cat("program '", program,
+                            "' cannot be bound to CPUs that its agent had "
+                            "when it planned; start the job again, or leave --bind-to out"),
+                        error);
+  }
   if (error == ENOENT && ::access(command.path.c_str(), F_OK) == 0) {
     return not_found(cat("program '", program, "' cannot be run: the loader or interpreter that ",
                          command.path, " asks for is missing on this host"));
@@ -184,7 +191,7 @@ std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> comman
     if (size != sizeof complaint) return started;
     Result<RankProcess>& of = started[complaint.index];
     ::waitpid(of->pid, nullptr, 0);
-    of = execution_error(commands[complaint.index], complaint.error);
+    of = execution_error(commands[complaint.index], complaint.error, complaint.is_bound);
   }
 }
 

@@ -367,6 +367,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     }
     Rank& rank = **found;
     rank.pid = -1;
+    share_.locks[static_cast<size_t>(found - ranks_.begin())].clear();
     --running_;
     RankExit exit{.rank = rank.number, .by_agent = by_agent || rank.is_ended_alone};
     if (WIFSIGNALED(status))

@@ -66,3 +66,11 @@ TEST_CASE("Other words get a sentence that names the flag and what to write") {
         std::string::npos);
   CHECK(error({{"no_smt", "1"}}).starts_with("--no-smt"));
 }
+
+TEST_CASE("Ranks inherit no flag of binding") {
+  CHECK(without_binding({{"HOROVOD_BIND_TO", "core"},
+                         {"HOROVOD_BOUND_CPUS", "0"},
+                         {"HOROVOD_CPU_LIST", "0"},
+                         {"HOROVOD_REPORT_BINDINGS", "1"}}) ==
+        Environment{{"HOROVOD_BOUND_CPUS", "0"}});
+}
