@@ -19,7 +19,7 @@ struct RankCpus {
   int gpu = -1;  // the number of its GPU among the host's visible ones; -1: not bound by a GPU
 };
 
-// What a plan of cores leaves to others.
+// Cores and ranks that a plan of cores leaves to others.
 struct Excluded {
   std::set<int> cores{};     // the first CPUs of cores that are reserved
   std::set<size_t> ranks{};  // local ranks that another agent starts; they get no place

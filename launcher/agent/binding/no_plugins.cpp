@@ -1,9 +1,2 @@
-// hwloc can open plugins, and a static program cannot. These functions open nothing.
-#include <dlfcn.h>
-
-extern "C" {
-void* dlopen(const char*, int) noexcept { return nullptr; }
-void* dlsym(void*, const char*) noexcept { return nullptr; }
-int dlclose(void*) noexcept { return -1; }
-char* dlerror() noexcept { return nullptr; }
-}
+// hwloc can open plugins, and a static program cannot: the linker's --wrap=dlopen takes this function, which opens none.
+extern "C" void* __wrap_dlopen(const char*, int) { return nullptr; }
