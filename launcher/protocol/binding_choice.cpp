@@ -74,7 +74,8 @@ Result<std::vector<int>> parse_cpus(std::string_view text) {
     for (int64_t cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<int>(cpu));
   }
   std::ranges::sort(cpus);
-  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());  // clang 14 cannot compile ranges::unique
+  cpus.erase(std::unique(cpus.begin(), cpus.end()),
+             cpus.end());  // clang 14 cannot compile ranges::unique
   return cpus;
 }
 
