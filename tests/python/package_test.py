@@ -114,8 +114,8 @@ class RedirectTest(unittest.TestCase):
             def end_pass(self, thread):
                 self.calls.append("end")
 
-            def owns(self, ids):
-                return True
+            def owned(self, ids):
+                return ids
 
             def reduce_early(self):
                 self.calls.append("reduce")

@@ -225,6 +225,7 @@ class GradientReducer:
         if any(0 < left < self.passes for bucket in self.buckets for left in bucket.passes_left):
             return False
         if self.step.state >= PASS:  # the program may have dropped the gradients of the pass
+            self._forget_passes_of_several()
             written = (bucket.states.first_written() for bucket in self.buckets)
             return all(index is None for index in written) or not self._are_dropped()
         if self.step.state in (READ, REDUCED):
@@ -238,16 +239,24 @@ class GradientReducer:
         once, records nothing until the step, because each pass may belong to this model or to another."""
         if self._recorder == _SEVERAL or (thread != self._thread and self.step.reduced() in (READ, REDUCED)):
             return
-        if self._recorder not in (None, thread):
-            self._recorder = _SEVERAL
-            for bucket in self.buckets:
-                if not bucket.works:
-                    bucket.states.forget()
+        if self._recorder not in (None, thread) or self._steps_others(thread):
+            self._recorder = _SEVERAL  # reads nothing: another thread may be changing the gradients
             return
         self._recorder = thread
         for bucket in self.buckets:
             if not bucket.works:
                 bucket.states.begin_pass()
+
+    def _steps_others(self, thread: int) -> bool:
+        """Returns whether this thread steps other optimizers, and another thread steps this one. PyTorch has no lock
+        for `.grad`, so only the thread that changes it may read it."""
+        return thread != self._thread and any(each._thread == thread for each in _torch_calls.watchers())
+
+    def _forget_passes_of_several(self) -> None:
+        if self._recorder == _SEVERAL:
+            for bucket in self.buckets:
+                if not bucket.works:
+                    bucket.states.forget()
 
     def end_pass(self, thread: int) -> None:
         """Records the gradients that are not submitted, at the end of a backward pass."""
@@ -286,13 +295,14 @@ class GradientReducer:
                     "hvd.DistributedOptimizer after the change."
                 ) from error
 
-    def owns(self, ids: Set[int]) -> bool:
-        """Returns whether this reducer reduces a parameter or gradient with one of these ids."""
-        return any(
-            id(param) in ids or (param.grad is not None and id(param.grad) in ids)
-            for bucket in self.buckets
-            for param in bucket.params
-        )
+    def owned(self, ids: Set[int]) -> Set[int]:
+        """Returns which of these ids belong to parameters that this reducer reduces."""
+        return {id(param) for bucket in self.buckets for param in bucket.params if id(param) in ids}
+
+    def owns_gradients(self, ids: Set[int]) -> bool:
+        """Returns whether this reducer reduces a gradient with one of these ids."""
+        grads = (param.grad for bucket in self.buckets for param in bucket.params)
+        return any(grad is not None and id(grad) in ids for grad in grads)
 
     def reduce_early(self) -> None:
         """Reduces the gradients for a function that reads them before the step. After the step the gradients are
@@ -334,6 +344,7 @@ class GradientReducer:
     def _mark_step(self) -> None:
         self._thread = threading.get_ident()
         if self._recorder == _SEVERAL:
+            self._forget_passes_of_several()
             self._recorder = None
 
     def warn_about_graphs(self, optimizer: str) -> None:
@@ -356,6 +367,7 @@ class GradientReducer:
 
     def synchronize(self, end: State = REDUCED) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets. `end`: READ or REDUCED."""
+        self._forget_passes_of_several()
         self._thread, self._recorder, self.closure.left = threading.get_ident(), None, None
         step = self.step
         if self.replicas.is_open and self.buckets and step.state is not INTERRUPTED:

@@ -2,7 +2,7 @@
 
 `torch.autograd.backward` reports the beginning and end of each pass. Functions that clip gradients, and GradScaler,
 reduce the gradients of distributed optimizers before they read them. A reducer passed to `watch` has the methods
-begin_pass, end_pass, fail_pass, explain, owns, reduce_early, end_step and record_step.
+begin_pass, end_pass, fail_pass, explain, owned, owns_gradients, reduce_early, end_step and record_step.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ def _backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _owners(tensors: Iterable[torch.Tensor]) -> List[Any]:
     """Returns the reducers of these parameters or gradients."""
     ids = set(map(id, tensors))
-    return [reducer for reducer in watchers() if reducer.owns(ids)]
+    owned = {reducer: reducer.owned(ids) for reducer in watchers()}
+    left = ids.difference(*owned.values())
+    # Read gradients only if necessary, because another thread may be changing them.
+    return [reducer for reducer in owned if owned[reducer] or (left and reducer.owns_gradients(left))]
 
 
 def _reads_gradients(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
