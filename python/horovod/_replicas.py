@@ -16,7 +16,6 @@ import logging
 import math
 import os
 import sys
-import threading
 import warnings
 import weakref
 import zlib
@@ -30,6 +29,7 @@ from horovod.process_sets import ProcessSet, id_of
 _ACTION, _STEPS = "HOROVOD_CHECK_REPLICAS", "HOROVOD_CHECK_REPLICAS_STEPS"
 _ACTIONS = ("off", "warn", "stop")
 _TOLERANCE = 1e-3  # relative to the norm, because different processors round differently
+_CLOSE = 1e-6  # the same for an option, relative to its value
 PIECE = 1 << 20  # number of values compared at once
 _NUMBERS = 8  # numbers that carry the first characters of a text, 6 bytes each
 Options = List[Tuple[str, Union[float, str]]]
@@ -87,8 +87,6 @@ def _action() -> str:
 class Check:
     """The check of one optimizer. The thread that calls `step` calls its functions."""
 
-    # Whether one thread counts reductions and broadcasts parameters, in the same order on all ranks.
-    follows_broadcasts = False
     # Whether `before_reduction` waits in the first reduction, and not before the second one.
     waits_at_once = True
     subject = "hvd.DistributedOptimizer"  # the object of the program that sentences name
@@ -104,7 +102,6 @@ class Check:
 
     def __init__(self, model: Model, process_set: ProcessSet) -> None:
         self._model, self._process_set = model, process_set
-        self._thread = 0  # the thread that began the last reduction with an exchange
         self._action = _action()
         self._listed = _steps()
         self._order = self._sent = _Message()
@@ -123,6 +120,7 @@ class Check:
         self._untold = {"values", "options"}
         self._rounds_until = 0  # the reduction from which values are compared again
         self._has_sent_order = False
+        self._is_matched = False  # whether the other ranks' messages about the order came from this check
         self._order_name = self._name = ""  # names of the messages
         self._options: Options = []  # the options sent last
         self._forget_exchanges()
@@ -154,12 +152,6 @@ class Check:
         if self.count == self.next_count:
             self.note_reduction()
 
-    def follow_broadcast(self) -> None:
-        """Called when this rank has received parameters: compares after the next reduction."""
-        is_ordered = self.follows_broadcasts and self._thread == threading.get_ident()
-        if self.count and self.next_count and is_ordered:  # the first message says whether an earlier one happened
-            self.next_count = self.count + 1
-
     def note_step(self) -> None:
         """Called after the optimizer's own step, if the check `is_open`: weights may differ while gradients are
         computed."""
@@ -170,7 +162,6 @@ class Check:
         """Called before each reduction, except one that continues an interrupted reduction, if the check `is_open`. If
         a signal handler raises meanwhile, the next call continues. Raises HorovodDisagreementError if replicas differ
         and HOROVOD_CHECK_REPLICAS=stop."""
-        self._thread = threading.get_ident()
         if not self._has_sent_order:
             self._send_order()
         if self.count:  # in the first reduction, the caller calls `read_order`
@@ -217,9 +208,10 @@ class Check:
         if not has_action or not has_steps:
             self.next_count = 0
             raise HorovodDisagreementError(f"{self.subject}: {self._words_about_settings(order)}")
+        self._is_matched = has_order
         if not has_order:
             self._find_order()
-        if has_broadcast and order.numbers[6] == 1 and self.next_count and self.count < 2:
+        if self._is_matched and has_broadcast and order.numbers[6] == 1 and self.next_count and self.count < 2:
             self.next_count = 1
             if self.count == 1:
                 self.note_reduction()
@@ -233,8 +225,8 @@ class Check:
     def _find_order(self) -> None:
         process_set = id_of(self._process_set)
         mine = self._model.order()
-        # A check that has made several reductions is not the one for which another rank waits.
-        new = [each for each in list(_checks) if each._process_set == self._process_set and each.count < 2]
+        # No rank waits for a check that is matched.
+        new = [each for each in list(_checks) if each._process_set == self._process_set and not each._is_matched]
         mine_too = [each._model.order() for each in new]
         try:
             found = _objects.allgather_object((mine, mine_too), f"{self._order_name}.names", process_set)
@@ -245,6 +237,7 @@ class Check:
         lists = [[name for names in order for name in names] for order, _ in found]
         if not found or not self._are_alike(lists):
             raise HorovodDisagreementError(f"{self.subject}: {_words_about_order(lists, self._ranks())}")
+        self._is_matched = True
 
     def _are_alike(self, lists: List[List[str]]) -> bool:
         """Returns whether the ranks can reduce although their parameters have other names or another order."""
@@ -253,10 +246,16 @@ class Check:
     # The exchanges after some of the reductions.
 
     def _send(self) -> None:
-        parameters, options = self._model.parameters(), self._model.options()
+        parameters: List[Tuple[str, Any]] = []
+        options: Options = []
         digest = 0
-        for _, parameter in parameters:
-            digest = self._model.digest(parameter, digest)
+        try:
+            parameters, options = self._model.parameters(), self._model.options()
+            for _, parameter in parameters:
+                digest = self._model.digest(parameter, digest)
+        except Exception as error:  # the other ranks wait for an answer
+            self._log_unreadable(error)
+            parameters, options = [], []
         text = repr([value for _, value in options])
         numbers = [digest, zlib.crc32(text.encode()), len(parameters), len(options)]
         try:
@@ -266,11 +265,16 @@ class Check:
         self._options = options
         self._is_due, self.is_open = False, True
 
+    def _log_unreadable(self, error: Exception) -> None:
+        words = "%s: the ranks do not compare, because this rank cannot read its replica: %s: %s"
+        logging.getLogger("horovod").info(words, self._place(), type(error).__name__, error)
+
     def _compare(self, agreements: List[bool]) -> _Differences:
         """Returns how replicas differ. All ranks call it after the same reduction, and get the same result."""
         has_values, has_options, has_parameters, has_lengths = agreements
         differences: _Differences = []
-        if not has_options and "options" in self._untold:
+        are_readable = self._sent.numbers[7] != ~0  # the least number of options that a rank has is not 0
+        if not has_options and are_readable and "options" in self._untold:
             differences += self._compare_options(self._options if has_lengths else self._options[:1])
         is_due = "values" in self._untold and self.count >= self._rounds_until
         if not has_values and has_parameters and is_due:
@@ -284,7 +288,7 @@ class Check:
         for (name, _), numbers in zip(options, lists):
             groups = _groups({rank: row[start : start + len(numbers)] for rank, row in rows.items()})
             start += len(numbers)
-            if len(groups) > 1:
+            if len(groups) > 1 and not (len(numbers) == 1 and _are_close([row[start - 1] for row in rows.values()])):
                 values = " and ".join(f"{_text_of(value)} on {_words(ranks)}" for value, ranks in groups)
                 words = (
                     f"the ranks have other options: {name} is {values}, and so their steps differ. Give all ranks the "
@@ -294,12 +298,26 @@ class Check:
         return []
 
     def _compare_values(self) -> _Differences:
-        parameters = self._model.parameters()
-        digests = [self._model.digest(parameter, 0) for _, parameter in parameters]
-        lengths = [len(self._model.reals(parameter)) for _, parameter in parameters]
-        agreements = self._exchange("digests", lambda: (_pairs(digests + lengths), Dtype.INT64)).agreements()
-        are_equal, have_lengths = agreements[: len(digests)], agreements[len(digests) :]
+        count = self._sent.numbers[4]  # of parameters, on all ranks
+        parameters: List[Tuple[str, Any]] = []
+        numbers: List[int] = []
+        try:
+            parameters = self._model.parameters()
+            numbers = [self._model.digest(parameter, 0) for _, parameter in parameters]
+            numbers += [len(self._model.reals(parameter)) for _, parameter in parameters]
+        except Exception as error:  # the other ranks wait for an answer
+            self._log_unreadable(error)
+        is_unreadable = len(numbers) != 2 * count
+        if is_unreadable:
+            numbers = [0] * (2 * count)
+        message = self._exchange("digests", lambda: (_pairs([*numbers, is_unreadable]), Dtype.INT64))
+        if message.numbers[-2]:
+            return []
+        agreements = message.agreements()
+        are_equal, have_lengths = agreements[:count], agreements[count:-1]
         different = [index for index, is_equal in enumerate(are_equal) if not is_equal]
+        if not different:  # equal by now
+            return []
         for index in different:
             name, parameter = parameters[index]
             if not have_lengths[index] or not self._differs_by_rounding(index, parameter):
@@ -312,7 +330,7 @@ class Check:
             )
             self._rounds_until = 10 * self.count
             return []
-        halves = [float(digests[index] >> 32), float(digests[index] & 0xFFFFFFFF)]
+        halves = [float(numbers[index] >> 32), float(numbers[index] & 0xFFFFFFFF)]
         rows = self._rows("norms", [*halves, self._model.norm(parameter)])
         groups = _groups({rank: row[:2] for rank, row in rows.items()})
         values = " and ".join(f"{rows[ranks[0]][2]:.6g} on {_words(ranks)}" for _, ranks in groups)
@@ -345,7 +363,10 @@ class Check:
             if self._action == "stop":
                 raise HorovodDisagreementError(sentence)
             if _identity.rank() == min(rows):  # the other ranks have found the same differences
-                warnings.warn_explicit(sentence, RuntimeWarning, *self._line())
+                try:
+                    warnings.warn_explicit(sentence, RuntimeWarning, *self._line())
+                except RuntimeWarning:  # by `python -W error`; the other ranks would wait for this one
+                    logging.getLogger("horovod").warning(sentence)
 
     def _line(self) -> Tuple[str, int]:
         """Returns the program's file and line that took the step."""
@@ -432,8 +453,6 @@ _FRAMEWORKS = {"horovod", "torch", "jax", "optax", "mxnet", "keras", "tensorflow
 def note_broadcast() -> None:
     """Called by a framework when all ranks have received parameters."""
     _state["has_broadcast"] = True
-    for check in list(_checks):
-        check.follow_broadcast()
 
 
 def _restart(process_set: int) -> None:
@@ -477,6 +496,11 @@ def _text_of(numbers: List[float]) -> str:
     if len(numbers) == 1:
         return f"{numbers[0]:.6g}"
     return b"".join(int(number).to_bytes(6, "big") for number in numbers).rstrip(b"\0").decode(errors="replace")
+
+
+def _are_close(numbers: Sequence[float]) -> bool:
+    """Returns whether the numbers differ by rounding at most, as those of a schedule on different processors."""
+    return max(numbers) - min(numbers) <= _CLOSE * max(map(abs, numbers))
 
 
 def _words(ranks: Sequence[int]) -> str:

@@ -103,20 +103,6 @@ def rows_permuted(rank):
     train_with(rank, each=after(2, lambda w: w.set_data(nd.reverse(w.data(), axis=0))))
 
 
-@warns("after reduction 6: the ranks have other weights")
-def a_broadcast_of_other_parameters(rank):
-    """The ranks compare after the reduction that follows a broadcast."""
-    params, other = network(), network()
-    trainer = distribute(params)
-
-    def each(step):
-        if step == 4:
-            after(4, lambda w: w.set_data(w.data() * 1.01))(step, params)
-            hvd.broadcast_parameters(other, root_rank=0)
-
-    train(params, trainer, rank, steps=8, each=each)
-
-
 @warns(WEIGHTS)
 def a_frozen_base_that_differs(rank):
     params = network()

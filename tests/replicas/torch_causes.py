@@ -261,16 +261,18 @@ def a_broadcast_of_the_first_layer(rank):
     train(model, distribute(model, sgd(model.parameters()), broadcast=False), rank)
 
 
-@warns("after reduction 6: the ranks have other weights")
-def a_broadcast_that_leaves_out_a_layer(rank):
-    """The ranks compare after the reduction that follows a broadcast."""
+@warns("after reduction 8: the ranks have other weights")
+def a_broadcast_by_a_thread_of_one_rank(rank):
+    """A broadcast after the first reduction changes no count, so the ranks need not call it in the same thread."""
 
     def each(model, optimizer, step):
         if step == 4:
             after(4, lambda model: model[2].reset_parameters())(model, optimizer, step)
-            hvd.broadcast_parameters(model[0].state_dict(), root_rank=0)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                submit = pool.submit if rank else lambda function, *given: function(*given)
+                submit(hvd.broadcast_parameters, model[0].state_dict(), 0)
 
-    train_with(rank, each=each, steps=7)
+    train_with(rank, each=each, steps=9)
 
 
 @warns(WEIGHTS)
@@ -558,7 +560,29 @@ def lbfgs(rank):
 
 @silent
 def a_learning_rate_in_a_tensor(rank):
-    train_with(rank, make=lambda params: sgd(params, lr=torch.tensor(0.125) if rank else 0.125))
+    train_with(rank, make=lambda params: sgd(params, lr=torch.tensor(0.1) if rank else 0.1))
+
+
+@silent
+def weights_that_one_rank_cannot_read(rank):
+    unreadable(rank, "parameters", seed=0)
+
+
+@silent
+def other_weights_that_one_rank_cannot_read_again(rank):
+    unreadable(rank, "reals", seed=rank)
+
+
+def unreadable(rank, reader, seed):
+    model = network(seed)
+    optimizer = distribute(model, sgd(model.parameters()), broadcast=False)
+
+    def fail(*unused):
+        raise TypeError("planted")
+
+    if rank == 0:
+        setattr(optimizer._reducer.model, reader, fail)
+    train(model, optimizer, rank)
 
 
 @silent

@@ -200,13 +200,12 @@ def _options_of(optimizer: Any) -> Options:
         optimizer = inner
     found: Options = [("the class", type(optimizer).__name__)]
     for name in _OPTIONS + _OPTIONS_OF_TENSORFLOW_1:
-        value = getattr(optimizer, name, None)
         schedule = getattr(optimizer, f"_{name}", None)
         if hasattr(schedule, "get_config"):
             # A graph counts steps at any time of a step, so the current rate may differ between ranks.
             found += [(f"{key} of {name}", each) for key, each in _numbers_in(schedule.get_config())]
         else:
-            found += [(name.lstrip("_"), each) for each in _number(value)]
+            found += [(name.lstrip("_"), each) for each in _number(getattr(optimizer, name, None))]
     return found
 
 

@@ -21,7 +21,6 @@ class ReplicaCheck(Check):
         "checkpoint is loaded"
     )
     remedy_of_options = "load the trainer's states on all ranks"
-    follows_broadcasts = True
     waits_at_once = False  # a step returns at once
 
 

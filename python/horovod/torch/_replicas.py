@@ -13,6 +13,8 @@ from horovod._replicas import PIECE, Check, Options
 from horovod.torch import _ddp
 
 _digest = library().hvd_digest
+# Attributes of parts: of FSDP, of Megatron, and of parameters that the program leaves out.
+_MARKS = ("_is_flat_param", "_fsdp_flattened", "tensor_model_parallel", "_horovod_local")
 _OPTIONS = ("lr", "momentum", "weight_decay", "betas")
 
 
@@ -42,15 +44,17 @@ class ReplicaModel:
             if type(param) in (torch.Tensor, torch.nn.Parameter)
             and param.layout is torch.strided
             and param.device.type in ("cpu", "cuda")
-            and not hasattr(param, "_is_flat_param")
-            and not getattr(param, "_horovod_local", False)
+            and not param.is_quantized
+            and not any(getattr(param, mark, False) for mark in _MARKS)
             and not _ddp.owns(param)
         ]
 
     def digest(self, parameter: torch.Tensor, seed: int) -> int:
-        values = _on_host(parameter)
-        size: int = values.numel() * values.element_size()
-        return int(_digest(values.data_ptr(), size, seed))
+        values = parameter.detach().resolve_conj().resolve_neg().reshape(-1)
+        for start in range(0, len(values), 16 * PIECE):  # a GPU's tensor may be larger than host memory
+            piece = values[start : start + 16 * PIECE].cpu()
+            seed = int(_digest(piece.data_ptr(), piece.numel() * piece.element_size(), seed))
+        return seed
 
     def reals(self, parameter: torch.Tensor) -> torch.Tensor:
         values = parameter.detach().resolve_conj().resolve_neg()
@@ -111,14 +115,9 @@ _untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)
 class ReplicaCheck(Check):
     """The check of a reducer, or of an optimizer whose steps the ranks combine."""
 
-    follows_broadcasts = True
     begin = _untraced(Check.begin)
     _read_order = _untraced(Check._read_order)
     _send = _untraced(Check._send)
-
-
-def _on_host(parameter: torch.Tensor) -> torch.Tensor:
-    return parameter.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
 def _piece(reals: torch.Tensor, start: int) -> torch.Tensor:
