@@ -122,6 +122,7 @@ class Check:
         self._has_sent_order = False
         self._is_matched = False  # whether the other ranks' messages about the order came from this check
         self._order_name = self._name = ""  # names of the messages
+        self._order_number = 0
         self._options: Options = []  # the options sent last
         self._forget_exchanges()
 
@@ -187,8 +188,7 @@ class Check:
         process_set = id_of(self._process_set)
         if not self._order_name:
             self._order_name = _ops.auto_name("allreduce.replicas.order", process_set)
-        if not self._name:
-            self._name = _ops.auto_name(f"allreduce.replicas.{order:08x}", process_set)
+        self._order_number = order
         numbers = [_ACTIONS.index(self._action), 0, 0, int(_state["has_broadcast"])]
         if self._action != "off":
             numbers[1:3] = [zlib.crc32(repr(self._listed).encode()), order]
@@ -397,6 +397,9 @@ class Check:
         return {rank: row for rank, row in rows.items() if max(row) > -math.inf or _identity.rank() == rank}
 
     def _full_name(self, name: str) -> str:
+        if not self._name:  # not earlier: a check that compares nothing may have other parameters on each rank
+            name_of_order = f"allreduce.replicas.{self._order_number:08x}"
+            self._name = _ops.auto_name(name_of_order, id_of(self._process_set))
         return f"{self._name}.{name}.{self.count}"
 
     def _submit(self, name: str, numbers: Any, dtype: Dtype, address: int = 0, count: int = 0) -> _Message:

@@ -13,6 +13,7 @@ import optax
 from causes import fails, silent, warns
 
 import horovod.jax as hvd
+from horovod.jax import _compiled
 
 WEIGHTS = "other weights.*broadcast_parameters"
 
@@ -275,6 +276,33 @@ def an_update_without_parameters(rank):
         weights = optax.apply_updates(weights, updates)
     logger.removeHandler(handler)
     assert len(lines) == (rank == 0) and all("cannot compare" in line for line in lines), lines
+
+
+@silent
+def parameters_that_only_rank_0_gives(rank):
+    for run in (jax.jit, lambda step: step):
+        optimizer, weights = hvd.DistributedOptimizer(sgd()), network(rank)
+
+        def step(weights, state, x, y, optimizer=optimizer):
+            given = weights if rank == 0 else None
+            updates, state = optimizer.update(jax.grad(loss_of)(weights, x, y), state, given)
+            return optax.apply_updates(weights, updates), state
+
+        step, state = run(step), optimizer.init(weights)
+        for number in range(6):
+            weights, state = step(weights, state, *batch(rank, number))
+        jax.block_until_ready(weights)
+
+
+@silent
+def native_calls_on_rank_0_alone(rank):
+    uses_ffi = _compiled.uses_ffi
+    if rank:
+        _compiled.uses_ffi = lambda: False
+    try:
+        train_with(rank, seed=rank, broadcast=False)
+    finally:
+        _compiled.uses_ffi = uses_ffi
 
 
 @silent

@@ -132,6 +132,11 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
         return tuple(results)
 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
+    return call_python(ctx, run, types, operands)
+
+
+def call_python(ctx: Any, run: Callable[..., Any], types: Tuple[Any, ...], operands: Sequence[Any]) -> Any:
+    """Lowers a call of `run`, which returns arrays of these types, in the order of the program's calls."""
     lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True), multiple_results=True)
     # Order the callback by the token of our effect, instead of the token of io_callback's effect.
     inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_ordered_effect)}))

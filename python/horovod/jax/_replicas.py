@@ -6,6 +6,7 @@ calls Python before the few reductions before which the ranks compare: a compari
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import itertools
 import logging
@@ -72,35 +73,42 @@ class ReplicaCheck(Check):
         self._counter[:] = [0, 1]
 
     def _are_alike(self, lists: List[List[str]]) -> bool:
+        self.next_count = 0  # there is nothing to compare
         return True  # a reduction of other trees raises an error by itself
 
     def before_update(self, gradients: List[Any], params: Any) -> None:
-        """Called before each reduction, also of a traced function."""
+        """Called before each reduction, also of a traced function. Without parameters to compare, takes part in the
+        exchanges: other ranks may have some."""
         if params is None:
             self._say_once(
+                logging.WARNING,
                 "cannot compare the parameters of the ranks: the program calls update(gradients, state) "
-                "without them; write update(gradients, state, params)."
+                "without them; write update(gradients, state, params).",
             )
-        elif not _compiled.is_tracing(*gradients):
+        if not _compiled.is_tracing(*gradients):
             if self._count():
                 self.compare([(name, _values.on_host(leaf, name)) for name, leaf in _named(params)])
-        elif not _compiled.uses_ffi() or not _compiled.has_order():
-            self._say_once(
-                "does not compare the parameters of the ranks in this compiled program, which calls no native handler."
-            )
-        else:
+        elif _compiled.uses_ffi() and _compiled.has_order():
             self._trace([(name, leaf) for name, leaf in _named(params) if leaf.dtype.kind != "c"])
+        else:
+            self._say_once(
+                logging.INFO,
+                "does not compare the parameters of the ranks in this compiled program, which calls no native handler.",
+            )
+            if _compiled.has_order():
+                self._trace([])
 
-    def _say_once(self, words: str) -> None:
+    def _say_once(self, level: int, words: str) -> None:
         if not self._has_said and self._action != "off" and _identity.rank() == 0:
-            logging.getLogger("horovod").warning("hvd.DistributedOptimizer %s", words)
+            logging.getLogger("horovod").log(level, "hvd.DistributedOptimizer %s", words)
         self._has_said = True
 
     def _trace(self, named: _Named) -> None:
         names = tuple(name for name, _ in named)
         model = self._number << 32 | zlib.crc32(repr(names).encode())
         _models[model] = (self, names)
-        _native.count(model, self._counter, _compare)
+        if _compiled.uses_ffi():
+            _native.count(model, self._counter, _compare)
         self.line_of_program = self._line()
         _primitive.bind(*[_values.traced(leaf, name) for name, leaf in named], model=model)
 
@@ -155,7 +163,9 @@ def _compare(model: int, parameters: Any, count: int, error: int, size: int) -> 
         check, names = _models[model]
         check.compare([(name, _array(parameters[index])) for index, name in enumerate(names)])
     except BaseException as failure:
-        text = str(failure).encode(errors="replace")[: size - 1]
+        if isinstance(failure, KeyboardInterrupt):
+            _thread.interrupt_main()  # raises it again, after the program's end
+        text = (str(failure) or type(failure).__name__).encode(errors="replace")[: size - 1]
         ctypes.memmove(error, text + b"\0", len(text) + 1)
         return 1 if isinstance(failure, HorovodDisagreementError) else -1  # HVD_INVALID_ARGUMENT
     return 0
@@ -169,6 +179,8 @@ def _run_now(*arrays: Any, model: int) -> List[Any]:
 
 
 def _lower(ctx: Any, *operands: Any, model: int) -> Any:
+    if not _compiled.uses_ffi():
+        return _compiled.call_python(ctx, lambda: tuple(_run_now(model=model)), (), ())
     return _compiled.call_handler(ctx, _native.COMPARISON, operands, model=numpy.int64(model))
 
 
@@ -177,7 +189,7 @@ def _make_primitive() -> Any:
     made.multiple_results = True
     made.def_effectful_abstract_eval(lambda *arrays, model: ([], {_compiled.effect_of_handler()}))
     made.def_impl(_run_now)
-    _compiled.register_lowering(made, _lower, platform="cpu")
+    _compiled.register_lowering(made, _lower)
     ad.primitive_jvps[made] = lambda primals, tangents, model: (made.bind(*primals, model=model), [])
     batching.primitive_batchers[made] = lambda arrays, dims, model: (made.bind(*arrays, model=model), [])
     return made
