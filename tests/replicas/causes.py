@@ -70,6 +70,8 @@ def main(hvd):
     options = parser.parse_args()
     hvd.init()
     rows = [row for row in TABLE if re.search(options.only, row[2].__name__)]
+    if os.environ.get("HVD_TEST_FEWER") and not options.only:
+        rows = rows[::3]
     failed = []
     # Sort the causes of kind "fails" to the end, because their requests stay in flight.
     for kind, pattern, plant in sorted(rows, key=lambda row: row[0] == "fails"):
