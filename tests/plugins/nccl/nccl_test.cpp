@@ -1,6 +1,7 @@
 // The NCCL plugin in this process, with threads as ranks, over a double of NCCL and of the CUDA
 // runtime (README.md). These tests do not cover the real libraries.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -296,6 +297,8 @@ TEST_CASE("each process set has a communicator of its own, whatever the number o
     Outcome outcome;
     rank.start(last.ready(7), outcome);
     REQUIRE(rank.is_over(outcome));
+    // A separate thread closes the communicator.
+    for (int i = 0; i < 20'000 && log.count("destroy") == 0; ++i) ::usleep(1'000);
     CHECK(log.count("destroy") == 1);
   }
   CHECK(log.count("destroy") == 2);
