@@ -240,6 +240,22 @@ std::vector<int> cores_of_ranks(const std::vector<RankCpus>& places, const HostT
   return numbers;
 }
 
+namespace {
+
+// As in mpirun: a B for each thread of the rank, cores behind slashes, sockets in brackets.
+std::string draw(const RankCpus& place, const HostTopology& topology) {
+  std::string drawn;
+  for (const Core& core : topology.cores) {
+    const bool is_new = &core == &topology.cores.front() || core.socket != (&core - 1)->socket;
+    drawn += is_new ? (drawn.empty() ? "[" : "][") : "/";
+    for (const int cpu : core.cpus)
+      drawn += std::ranges::binary_search(place.cpus, cpu) ? 'B' : '.';
+  }
+  return drawn + "]";
+}
+
+}  // namespace
+
 std::string describe(const RankCpus& place, const HostTopology& topology) {
   constexpr size_t kMostDrawn = 64;
   const bool is_bound = !place.cpus.empty();
@@ -258,15 +274,7 @@ std::string describe(const RankCpus& place, const HostTopology& topology) {
     text += cat(", GPU ", place.gpu, " ", topology.gpus[static_cast<size_t>(place.gpu)].address);
   }
   if (!is_bound || topology.cores.size() > kMostDrawn) return text;
-  // As in mpirun: a B for each thread of the rank, cores behind slashes, sockets in brackets.
-  std::string drawn;
-  for (const Core& core : topology.cores) {
-    const bool is_new = &core == &topology.cores.front() || core.socket != (&core - 1)->socket;
-    drawn += is_new ? (drawn.empty() ? "[" : "][") : "/";
-    for (const int cpu : core.cpus)
-      drawn += std::ranges::binary_search(place.cpus, cpu) ? 'B' : '.';
-  }
-  return cat(text, " ", drawn, "]");
+  return cat(text, " ", draw(place, topology));
 }
 
 }  // namespace hvd::launcher

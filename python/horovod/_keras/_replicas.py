@@ -201,7 +201,7 @@ def _options_of(optimizer: Any) -> Options:
     found: Options = [("the class", type(optimizer).__name__)]
     for name in _OPTIONS + _OPTIONS_OF_TENSORFLOW_1:
         schedule = getattr(optimizer, f"_{name}", None)
-        if hasattr(schedule, "get_config"):
+        if schedule is not None and hasattr(schedule, "get_config"):
             # A graph counts steps at any time of a step, so the current rate may differ between ranks.
             found += [(f"{key} of {name}", each) for key, each in _numbers_in(schedule.get_config())]
         else:
