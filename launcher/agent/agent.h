@@ -94,8 +94,8 @@ class Agent {
   // `is_given_up`: the launcher treats this host as lost.
   void lose_link(bool is_given_up = false);
   void renew_lease();
-  // Returns the exit status once the launcher knows the end of the job, or the job has ended after the loss of the
-  // link.
+  // Returns the exit status of this process; nullopt until the launcher knows the end of the job, or the job has ended
+  // without a link.
   std::optional<int> exit_status();
   void watch_over();
   void on_state_deadline();

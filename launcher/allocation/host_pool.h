@@ -18,14 +18,13 @@
 
 namespace hvd::launcher {
 
-// Records the hosts whose ranks failed, and the time from which each host may be used again. A job has one such record.
-// Pure: the caller passes the time and the random numbers.
-
 // The values of --blacklist-cooldown-range.
 struct CooldownRange {
   double low = 0, high = 0;  // seconds
 };
 
+// Records the hosts whose ranks failed, and the time from which each host may be used again. A job has one such record.
+// Pure: the caller passes the time and the random numbers.
 class HostCooldown {
  public:
   using Time = Clock::time_point;

@@ -33,7 +33,7 @@ class ChangeNotice {
   void clear() { *this = {}; }
   // Returns, once a minute, a sentence about the ranks or hosts that the next generation waits for.
   std::optional<std::string> reminder(Clock::time_point now);
-  // Returns when reminder() will return a sentence again.
+  // Returns the next time at which reminder() returns a sentence.
   Clock::time_point next() const { return reminder_.next(); }
   // Returns the cause of the change for a sentence, in the past tense.
   std::string cause() const;

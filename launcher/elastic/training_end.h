@@ -72,7 +72,7 @@ class TrainingEnd {
   std::string sentence() const;
   // Returns a sentence about the ranks that still work, once a minute.
   std::optional<std::string> reminder(Clock::time_point now);
-  // Returns when reminder() will return a sentence again.
+  // Returns the next time at which reminder() returns a sentence.
   Clock::time_point next() const { return reminder_.next(); }
 
  private:

@@ -23,8 +23,8 @@
 //    lost                              done
 //
 // `end` is an order of the launcher, which may repeat it. From preparing on, the agent may also decide to end
-// (agent_ends). `finished` also comes from held to leaving: if all ranks of a host end by themselves, it is done at
-// once. `drop` comes from connecting to held, too: the launcher closes the link to an agent that has no ranks yet.
+// (agent_ends). `finished` also comes from starting, running and leaving: a host is done when all its ranks have ended
+// by themselves. `drop` comes from connecting to held, too: the launcher closes the link to an agent that has no ranks yet.
 //
 // A host that dies in generation 2 of an elastic job:
 // 1. launcher/link/agent_link.cpp: lose() reports that the link is lost, or that the host does not answer.
@@ -102,9 +102,9 @@ class HostRun {
 
   HostState state() const { return state_; }
   HostCause cause() const { return cause_; }  // cause of the last transition
-  // Returns when the state began; while the host connects, when its stage began.
+  // Returns the time at which the state began; while the host connects, at which its stage began.
   Clock::time_point since() const { return since_; }
-  // Returns when the launcher abandons the host, if the host stays in this state.
+  // Returns the time at which the launcher abandons the host, if the host stays in this state.
   Deadline deadline() const { return deadline_; }
   // Returns the stage of a host in the state kConnecting.
   SpawnStage stage() const { return stage_; }

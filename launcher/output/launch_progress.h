@@ -45,8 +45,7 @@ std::string byte_rate(double bytes_per_second);
 // Returns "12.4 steps/s", for example.
 std::string step_rate(double steps_per_second);
 
-// The rates of a job's progress, computed from its ranks' counts at several times. The status line
-// and `horovodrun top` use this class. Pure.
+// The rates of a job's progress, computed from its ranks' counts at several times. Pure.
 class ProgressRates {
  public:
   struct Counts {

@@ -55,7 +55,7 @@ class LineSinks {
   // Returns whether the beginning of the stream's unfinished line is already shown.
   virtual bool has_begun(int rank, OutputStream stream) = 0;
   virtual void show(const ShownLines& lines) = 0;
-  // Like show(), for the last line, which has no line end. `held`: the text of this line.
+  // Like show(), for the last line, which has no line end. `held`: the unfinished line as the program wrote it.
   virtual void show_last(const ShownLines& lines, std::string_view held) = 0;
   // Prints a sentence of the launcher.
   virtual void print(std::string_view sentence) = 0;

@@ -90,8 +90,9 @@ class Terminal {
   // Shows complete lines of a stream; the terminal may already show a part of the first line, after its prefix.
   void show(size_t stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
-  // Like show(), for the last line, which has no line end. `held`: the text of this line. Without effect if the
-  // line has only colors, or blanks that clear a progress bar.
+  // Like show(), for the last line, which has no line end. `held`: the unfinished line as the program wrote
+  // it; `lines`: what remains to show of it. Without effect if the line has only colors, or blanks that clear a
+  // progress bar.
   void show_last(size_t stream, std::string_view prefix, std::string_view lines,
                  std::string_view held);
   // Shows a line that several ranks have written.

@@ -181,8 +181,6 @@ inline bool is_elastic(const LaunchSettings& settings) {
          settings.elastic.min_num_proc.has_value();
 }
 
-// The input of a launch: the settings, the command, and what the launcher found out about its own process. Values.
-
 // A script whose end makes a scheduler or a container end all processes that the script has started, including a
 // detached launcher.
 struct EndingScript {
@@ -191,6 +189,7 @@ struct EndingScript {
   int64_t start = 0;  // in clock ticks since the boot
 };
 
+// The input of a launch: the settings, the command, and what the launcher found out about its own process.
 struct Options {
   LaunchSettings settings;
   std::vector<std::string> command;  // all words from the first one that is not a flag

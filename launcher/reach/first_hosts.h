@@ -23,7 +23,7 @@ Result<FirstHosts> wait_for_first_hosts(const Options& options);
 Result<FirstHosts> wait_for_next_hosts(const Options& options, JobHistory& history);
 
 // Queries the agents of hosts for their GPUs and cores before the plan is made, for --slots-per-host gpu. Starts no
-// rank. The launcher's command calls this code. Blocks until all agents have answered.
+// rank. Blocks until all agents have answered.
 
 // Returns the chosen hosts. If the user has given no number of slots for a host, its agent counts the slots.
 Result<std::vector<Host>> choose_hosts_with_slots(const Options& options);

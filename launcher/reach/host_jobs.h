@@ -95,7 +95,7 @@ class HostJobs {
 };
 
 // Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the registration to
-// each host's start order. HostStartup calls this code. Pure.
+// each host's start order. Pure.
 
 // Removes kPmix from each host's list. Returns true if every list had it.
 bool take_pmix(std::vector<Versions>& versions);

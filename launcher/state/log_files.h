@@ -51,12 +51,11 @@ class LogFiles {
   int error_ = 0;               // errno of the last failed write
 };
 
-// Reads the output of a job that LogFiles writes, during the job and afterwards.
-
 // Removes the next lines from the front of a file's bytes, and returns these lines; none if they are incomplete. After
 // an error, the rest of the file is unreadable.
 Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
+// Reads a job's output from the files that LogFiles writes, during the job and afterwards.
 class LogReader {
  public:
   // `folder` must outlive this object.

@@ -129,7 +129,7 @@ void raise_error(ModuleState* state, int status, const char* error) {
   raise_failure(state, status, late.empty() ? error : late.c_str(), true);
 }
 
-// Returns the result of work without error, from its entry.
+// Returns the result of work that has succeeded: the pending entry itself, or what its finish function returns.
 Reference result_of_entry(ModuleState* state, PyObject* number, PyObject* entry, bool is_early) {
   if (!PyTuple_CheckExact(entry)) {
     Py_INCREF(entry);

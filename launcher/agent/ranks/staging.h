@@ -48,7 +48,7 @@ class Staging {
   void remove();
   // Transfers the removal to the caller. Returns the directory, or an empty string if none was created.
   std::string release();
-  // Returns when the copy was complete, by the clock of its file system; unset while it is incomplete.
+  // Returns the time at which the copy was complete, by the clock of its file system; unset while it is incomplete.
   const std::optional<timespec>& whole_since() const { return whole_since_; }
 
  private:

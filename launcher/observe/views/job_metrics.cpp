@@ -62,7 +62,7 @@ constexpr std::array kUsage = {
     Sample<ProcessUsage>{"gpu_bytes", "gauge", "Memory of the ranks' processes on GPUs.",
                          &ProcessUsage::gpu_bytes}};
 
-// The labels of one job, host or rank in a family of samples, and its values.
+// The values of the job, a host or a rank, and the labels of its samples.
 struct Part {
   std::string labels;
   bool is_up = false;

@@ -90,7 +90,7 @@ Json rank_as_json(const RankRun& rank, bool has_generation) {
   return entry;
 }
 
-// `figures`: null for states alone.
+// `figures`: null to omit silences, metrics and waits.
 Json all_as_json(const HostTable& hosts, const JobFigures* figures) {
   const auto more = figures != nullptr ? std::make_unique<Figures>(hosts, *figures) : nullptr;
   Json all = Json::array();

@@ -49,7 +49,7 @@ class PendingSubmissions {
 
   // ---- any thread ----
   enum class Wake { kNone, kDriver, kFull };
-  // Queues a submission. Returns the thread that the caller must wake.
+  // Queues a submission. Returns the wake-up that the caller must make.
   Wake submit(Submission* submission);
   // Starts a submission that awaits its start.
   void start(Submission* submission);

@@ -69,7 +69,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
 
   // ---- any thread ----
   using Wake = PendingSubmissions::Wake;
-  // Queues a submission. Returns the thread that the caller must wake.
+  // Queues a submission. Returns the wake-up that the caller must make.
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
   // Starts a submission that awaits its start. The caller must wake the driver.
   void start(Submission* submission) { submissions_.start(submission); }
