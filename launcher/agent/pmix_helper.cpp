@@ -1,5 +1,6 @@
 #include "launcher/agent/pmix_helper.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <utility>
 
@@ -66,9 +66,9 @@ bool has_library(const Environment& environment) {
   for (const std::string& folder : split(value_of(environment, "LD_LIBRARY_PATH"), ':')) {
     if (!folder.empty() && ::access(cat(folder, "/", name).c_str(), R_OK) == 0) return true;
   }
-  std::ifstream file("/etc/ld.so.cache", std::ios::binary);
-  const std::string cache{std::istreambuf_iterator<char>(file), {}};
-  return cache.find(name + '\0') != std::string::npos;
+  const UniqueFd file(::open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC));
+  std::string cache;
+  return file && read_all(file.get(), cache) && cache.find(name + '\0') != std::string::npos;
 }
 
 // Returns a socket that connects to a server of this user. The connection may not be established yet.
