@@ -12,7 +12,7 @@
 
 namespace hvd::bootstrap {
 
-// Returns the time after which a rank that waits for other ranks names the missing ones.
+// Returns the number of seconds after which a waiting rank warns of the missing ranks.
 inline double quiet_seconds(double timeout_seconds) { return std::min(60.0, timeout_seconds / 2); }
 
 // Writes one line to this process's log, as a warning.
@@ -35,7 +35,7 @@ class Source {
   virtual Status fence(double timeout_seconds) = 0;
 };
 
-// Plugin has the members that PluginRecord needs, and declares kGetsFromRanks if get_from works. open
+// The class Plugin has the members that PluginRecord needs, and declares kGetsFromRanks if get_from works. Its open()
 // returns kFailedPrecondition if another launcher started the process.
 template <typename Plugin>
 struct BootstrapRecord {

@@ -41,7 +41,7 @@ class CommunicatorThread;
 
 class World {
  public:
-  // Initialises MPI. Every rank of the job must call open(). If one rank fails, all return its error.
+  // Initialises MPI. Every rank of the job must call open(). If any rank fails, all ranks return an error.
   static Result<std::unique_ptr<World>> open(const hvd_plugin_host& host,
                                              const hvd_plugin_config& config);
   ~World();

@@ -141,8 +141,8 @@ class Mesh {
   uint32_t polls_ = 0;
 };
 
-// Shares the mesh of the built-in controller with the built-in backend of the same runtime. The controller
-// publishes a SharedMesh pointer under kMeshName.
+// The built-in controller publishes a pointer to its SharedMesh under kMeshName, for the built-in backend of the same
+// runtime.
 using SharedMesh = std::shared_ptr<Mesh>;
 constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
 // The name under which the runtime publishes the SharedHeap of its process.
