@@ -124,7 +124,8 @@ class Pmi final : public Source {
     return {};
   }
 
-  // Sends hexadecimal digits, since a value is one word, in parts, since a value's length is limited.
+  // Sends the value as hexadecimal digits, since a PMI value is one word, and in several parts, since its length is
+  // limited.
   Status put(std::string_view key, ByteView value) override {
     const std::string text = to_hex(value);
     const size_t part = longest_value_ - 1;

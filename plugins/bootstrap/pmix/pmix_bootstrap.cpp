@@ -179,7 +179,8 @@ class Pmix final : public Source {
     return value_of(0, key, timeout_seconds);
   }
 
-  // Uses no fence of some ranks: after such a fence, Slurm's servers report only its first rank to other hosts.
+  // Does not use a fence of these ranks only: after such a fence, Slurm's servers report only its first rank to other
+  // hosts.
   Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
     const double limit = within_limits(timeout_seconds);
     const double quiet = quiet_seconds(limit);
@@ -383,7 +384,8 @@ class Pmix final : public Source {
   int fences_ = 0;
 };
 
-// Returns whether hydra, itself started by a PMIx server, has started this process, which has the variables of both.
+// Returns whether hydra has started this process inside a job of a PMIx server: the process then has the variables of
+// both.
 bool is_started_by_hydra() {
   const auto fd = parse_int(environment_variable("PMI_FD").value_or(""));
   struct stat info {};

@@ -14,8 +14,8 @@
 
 namespace hvd::ops::nccl {
 
-// Events for the begins and ends of batches on one stream, used in turn. A stream that begins to wait for an event
-// after its reuse waits for a later batch; this is why a ring has many events.
+// Events for the begins and ends of batches on one stream, used in turn. A ring reuses no event before it has kEvents:
+// a stream that starts to wait for an event after its reuse waits for a later batch.
 struct EventRing {
   static constexpr size_t kEvents = 128;
   explicit EventRing(int of) : device(of) {}
