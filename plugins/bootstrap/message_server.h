@@ -38,8 +38,8 @@ class MessageServer {
 // Listens on all interfaces, by IPv4 and, if the host has it, IPv6.
 Result<UniqueFd> listen_everywhere(uint16_t port);
 
-// Reads the message of the server at the first address that answers. Refuses another user's server
-// on this host, unless the server has already closed a TCP connection.
+// Reads the message of the server at the first address that answers. Refuses another user's server on this host, unless
+// the server has already closed its TCP connection.
 Result<std::string> read_message(std::span<const net::SocketAddress> addresses);
 
 // Calls `ask` with 0 to attempts - 1, again and again, until a call succeeds or returns kPermissionDenied. After the

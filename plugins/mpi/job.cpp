@@ -46,7 +46,7 @@ bool is_ready(int fd, int milliseconds) {
   return ::poll(&one, 1, milliseconds) > 0;
 }
 
-// Passes bytes from one descriptor to the other. Returns whether any arrived.
+// Passes bytes from one descriptor to the other. Returns false at the end of the stream, or after an error.
 bool pass(int from, int to) {
   char text[4096];
   const ssize_t size = ::read(from, text, sizeof text);

@@ -29,8 +29,8 @@ struct MpiJob {
   bool has_threads() const { return threads == MPI_THREAD_MULTIPLE; }
 };
 
-// Every rank of the job must call this function. All ranks return an error of any rank. `who` names the
-// rendezvous, `setting` is the variable that selected MPI: both are equal on all ranks.
+// Every rank of the job must call this function. If any rank has an error, all ranks return an error. `who` names the
+// rendezvous, and `setting` is the variable that selected MPI. Both are equal on all ranks.
 Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                         const std::string& who, const char* setting);
 

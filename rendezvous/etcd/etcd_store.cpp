@@ -243,8 +243,6 @@ net::Task<void> EtcdStore::remove_all() {
   if (!answer.ok()) log::warning(answer.status().message());
 }
 
-// The functions below take over a job that etcd keeps.
-
 namespace {
 
 constexpr std::string_view kFormat = "horovod-rendezvous-1";

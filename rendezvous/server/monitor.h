@@ -1,5 +1,5 @@
-// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring.
-// ServerCore owns the Monitor; sessions call it on the server's loop.
+// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring. Lives on the
+// server's loop.
 #pragma once
 
 #include <cstdint>

@@ -95,7 +95,6 @@ class Server {
 };
 
 // Starts to listen at the address from the flags --listen and --port-range. Call it on the server's loop.
-
 // `where` is "[HOST]:PORT", "[IPv6]:PORT" or an endpoint with its family ("unix:/path"). With a
 // `port_range` ("29400-29409"), the first free port of the range replaces the port in `where`.
 // An error names the flag.

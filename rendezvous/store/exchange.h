@@ -76,7 +76,8 @@ class Exchanges {
     std::vector<std::optional<Bytes>> records;
     size_t present = 0;
     std::map<uint64_t, Waiter> waiters;
-    // The waiters that want each index; waiters for all indices are separate, since they would need n * n entries.
+    // The waiters that want each index. Waiters for all indices are not in this map, since they would need n * n
+    // entries.
     std::map<int, std::vector<uint64_t>> waiting_for;
     std::vector<uint64_t> waiting_for_all;
     ValuePtr all;  // text of all records, after the first request for all

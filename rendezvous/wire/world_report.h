@@ -13,7 +13,7 @@
 
 namespace hvd::rendezvous {
 
-// A message contains the members in their order.
+// An encoded report contains these members in this order.
 struct WorldReport {
   int32_t rank = 0;
   int32_t size = 1;

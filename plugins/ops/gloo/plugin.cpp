@@ -58,7 +58,6 @@ class GlooCommunicator : public BackendCommunicator {
 
 // Runs one batch through Gloo on the calling thread, the communicator's LibraryThread. Blocks until the batch is
 // complete on this member. Throws Gloo's exceptions.
-
 // `tag` must be equal on all members, and differ from the previous batch's.
 void run_batch(const std::shared_ptr<::gloo::Context>& context, const hvd_batch& batch,
                uint32_t tag);

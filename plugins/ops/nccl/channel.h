@@ -20,7 +20,6 @@ namespace hvd::ops::nccl {
 
 // The pause between two polls of a nonblocking NCCL call. A launch takes microseconds, and the wait for a late peer
 // takes seconds. The pause is a quarter of the time since the call: it delays a launch by at most a quarter.
-
 // Returns the pause after `passed` since the call; 0: the thread only yields the processor.
 inline std::chrono::microseconds pause_after(std::chrono::steady_clock::duration passed) {
   using std::chrono::microseconds;
