@@ -1,5 +1,5 @@
-// Makes the C record of a bootstrap plugin from a C++ class. The runtime creates one object for one
-// hvd_init, or for several with lists of ranks, and uses it on one thread.
+// Makes the C record of a bootstrap plugin from a C++ class. One object serves one call of hvd_init, or several calls
+// with lists of ranks. One thread at a time.
 #pragma once
 
 #include <algorithm>

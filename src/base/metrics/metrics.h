@@ -144,8 +144,8 @@ struct StepLog {
     waited = microseconds;
     longest = id;
   }
-  // A GPU has executed a batch for this time. `step`: the value of `ended` when the ranks agreed on the batch; that
-  // step may have ended, because a program does not wait for results that are ordered by streams.
+  // Records the time in which a GPU executed a batch. `step`: the value of `ended` when the ranks agreed on the batch;
+  // that step may have ended, because a program does not wait for results that are ordered by streams.
   void batch_ended(uint64_t step, std::chrono::nanoseconds took);
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);

@@ -103,7 +103,7 @@ class Group {
   void post_small(uint64_t step);
   void wake_if_all(Condition& condition);
 
-  // All members have finished reading the data of steps before this step. The value may lag behind.
+  // All members have finished reading the data of the steps before this one. The value may lag behind.
   uint64_t known_consumed = 0;
   // Returns whether this rank knows that all members have read the small payloads that this step
   // overwrites.

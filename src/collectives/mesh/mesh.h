@@ -38,7 +38,7 @@ struct MeshOptions {
   SharedHeap* heap = nullptr;         // memory that this process shares; may be null
   Interruption* interruption =
       nullptr;  // interrupts the wait for the ranks of this host; may be null
-  // Set only by tests that simulate several hosts in one process.
+  // Only tests set this member, to simulate several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;
   bool with_loopback = false;
