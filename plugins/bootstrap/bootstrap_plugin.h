@@ -1,5 +1,5 @@
-// Makes the C record of a bootstrap plugin from a C++ class. The runtime creates one object for one
-// hvd_init, or for several with lists of ranks, and uses it on one thread.
+// Makes the C record of a bootstrap plugin from a C++ class. One object serves one call of hvd_init, or several calls
+// with lists of ranks. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace hvd::bootstrap {
 
-// Returns the time after which a rank that waits for other ranks names the missing ones.
+// Returns the number of seconds after which a waiting rank warns of the missing ranks.
 inline double quiet_seconds(double timeout_seconds) { return std::min(60.0, timeout_seconds / 2); }
 
 // Writes one line to this process's log, as a warning.
@@ -35,7 +35,7 @@ class Source {
   virtual Status fence(double timeout_seconds) = 0;
 };
 
-// Plugin has the members that PluginRecord needs, and declares kGetsFromRanks if get_from works. open
+// The class Plugin has the members that PluginRecord needs, and declares kGetsFromRanks if get_from works. Its open()
 // returns kFailedPrecondition if another launcher started the process.
 template <typename Plugin>
 struct BootstrapRecord {

@@ -1,5 +1,5 @@
-// Sends rank 0's message to all ranks over a separate socket, for launchers without a data exchange:
-// MessageServer sends it to each client, and ask_until() finds the server at one of a few addresses.
+// Sends rank 0's message to all ranks over a separate socket, for launchers without a data exchange: MessageServer
+// sends the message to each client, and ask_until() finds the server at one of a few addresses.
 #pragma once
 
 #include <functional>
@@ -38,13 +38,13 @@ class MessageServer {
 // Listens on all interfaces, by IPv4 and, if the host has it, IPv6.
 Result<UniqueFd> listen_everywhere(uint16_t port);
 
-// Reads the message of the server at the first address that answers. Refuses another user's server
-// on this host, unless the server has already closed a TCP connection.
+// Reads the message of the server at the first address that answers. Refuses another user's server on this host, unless
+// the server has already closed its TCP connection.
 Result<std::string> read_message(std::span<const net::SocketAddress> addresses);
 
-// Repeatedly calls `ask` with 0 to attempts - 1, until it succeeds, denies permission, or the deadline has passed: then
-// returns kDeadlineExceeded with the message of the last error. A rank 0 that has not started cannot notify the other
-// ranks, so the pauses double from 20 ms to 1 s.
+// Calls `ask` with 0 to attempts - 1, again and again, until a call succeeds or returns kPermissionDenied. After the
+// deadline, returns kDeadlineExceeded with the message of the last error. The pauses between the rounds double from 20
+// ms to 1 s.
 Result<Bytes> ask_until(Deadline deadline, int attempts,
                         const std::function<Result<Bytes>(int attempt)>& ask);
 

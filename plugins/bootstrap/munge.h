@@ -14,11 +14,11 @@ class Munge {
  public:
   static Result<Munge> open();
 
-  // Makes a credential for this process's user. A shared credential is valid as long as munged allows, an hour
-  // by default, since ranks may wait for each other; any other credential is valid for five minutes.
+  // Makes a credential for this process's user. A shared credential is valid for the longest time that munged allows,
+  // an hour by default, since ranks may wait for each other. Any other credential is valid for five minutes.
   Result<std::string> seal(ByteView message, bool is_shared = false) const;
-  // Opens a credential that another process of this user has sealed. Each host may read a credential once; a shared
-  // credential, any number of times.
+  // Opens a credential that another process of this user has sealed. Each host may read a credential only once, but a
+  // shared credential any number of times.
   Result<Bytes> unseal(const std::string& credential, bool is_shared = false) const;
 
  private:

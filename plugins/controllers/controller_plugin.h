@@ -8,10 +8,10 @@
 
 namespace hvd::controllers {
 
-// Controller is Plugin and Context of PluginRecord. send(rank, message) and poll(on_message, progressed)
-// return a Status; before_sleep() returns whether the thread may sleep; lost_rank() returns the rank
-// whose loss made poll fail, or -1. Controller also has abort(cause), hosts() and after_sleep(), and may
-// have send_parts(rank, first, second).
+// The class Controller is both Plugin and Context of PluginRecord. send(rank, message) and poll(on_message, progressed)
+// return a Status; before_sleep() returns whether the thread may sleep; lost_rank() returns the rank whose loss made
+// poll fail, or -1. Controller also has abort(cause), hosts() and after_sleep(), and may have send_parts(rank, first,
+// second).
 template <typename Controller>
 struct ControllerRecord {
   using Record = PluginRecord<Controller, Controller>;

@@ -26,7 +26,7 @@ Loaded what_is_loaded() {
   return loaded;
 }
 
-// Slurm's mpi/pmi2 accepts only one init per process.
+// Returns whether Horovod's bootstrap needs the PMI server. Slurm's mpi/pmi2 accepts only one init per process.
 bool pmi_is_horovods() {
   const std::string named = to_lower(trim(environment_variable("HOROVOD_BOOTSTRAP").value_or("")));
   return environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2" && !mpi_is_initialised() &&

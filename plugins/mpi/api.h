@@ -79,23 +79,18 @@ struct MpiApi {
 // Opens the library at `path`; if `path` is empty, the first usual library that loads.
 Result<MpiApi> open_api(const std::string& path);
 
-// Makes an MPI communicator (MPI_Comm) of some of a job's ranks. The op plugin makes one for each process set, on its
-// library thread; the controller makes one of all ranks.
-
-// One thread creates the communicator while other threads poll `state`. The owner frees `comm`.
+// An MPI communicator of some of a job's ranks. One thread creates the communicator while other threads poll `state`.
+// The owner frees `comm`.
 struct MpiComm {
   MPI_Comm comm{};
   int index = 0, size = 0;
   std::atomic<int> state{0};  // 0: not complete, 1: complete, -1: failed
 };
 
-// Waits for the other members, which must all call this function. `members`: ascending ranks of the job.
+// Creates a communicator. Blocks until all members have called this function. `members`: ascending ranks of the job.
 // `world_ranks`: the number of each rank of the job in MPI_COMM_WORLD.
 void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
                        const std::vector<int32_t>& members, MpiComm* to);
-
-// Decides from the loaded libraries, the launcher and the user's settings whether this process can use
-// the plugin's MPI.
 
 // Returns the value of HOROVOD_MPI_LIBRARY, or empty.
 std::string wanted_library();
@@ -107,7 +102,8 @@ bool launcher_has_several();
 // before MPI starts: without a launcher, Open MPI sets the launcher's variables itself.
 std::string why_apart();
 
-// Returns an error if this process needs another MPI than the plugin's. Keeps no library loaded.
+// Returns an error if the loaded libraries, the launcher or the user's settings show that this process needs another
+// MPI than the plugin's. Keeps no library loaded.
 Status judge_environment();
 
 }  // namespace hvd::mpi

@@ -24,7 +24,7 @@
 namespace hvd::mpi {
 namespace {
 
-// Time for MPI_Finalize to end after the last other rank has arrived.
+// Time for MPI_Finalize to send its message after all ranks are at the barrier.
 constexpr std::chrono::milliseconds kGrace{100};
 constexpr std::chrono::milliseconds kNoTime{0};
 constexpr std::string_view kHere = "cmd=barrier_in\n";
@@ -46,7 +46,7 @@ bool is_ready(int fd, int milliseconds) {
   return ::poll(&one, 1, milliseconds) > 0;
 }
 
-// Passes bytes from one descriptor to the other. Returns whether any arrived.
+// Passes bytes from one descriptor to the other. Returns false at the end of the stream, or after an error.
 bool pass(int from, int to) {
   char text[4096];
   const ssize_t size = ::read(from, text, sizeof text);
@@ -79,7 +79,8 @@ class FinalizeProxy {
       if (both[1].revents != 0 && !pass(own_.get(), server_.get())) return;
     }
   }
-  // Returns true if all ranks are at the barrier, but MPI_Finalize is still closing connections and has sent nothing.
+  // Sends the barrier message. Returns true if all ranks are at the barrier, but MPI_Finalize has sent nothing because
+  // it is still closing connections. Otherwise relays all further messages, and returns false.
   bool is_hung() const {
     if (!send(kHere)) return false;
     bool has_come = false;
@@ -195,7 +196,7 @@ Status apart(const MpiJob& job, int world_size, int job_size, const std::string&
           "=gloo"));
 }
 
-// Exchanges ranks, hosts and the thread level that all ranks provide.
+// Exchanges the MPI rank, the thread level and the machine of each rank.
 Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const std::string& who,
             const std::string& why, const char* setting, MpiJob* job) {
   const MpiApi& api = job->api;

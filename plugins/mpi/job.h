@@ -1,6 +1,6 @@
-// The ranks of a job in MPI. A process initialises MPI once, in this code or in the program (mpi4py). The
-// code that initialised MPI finalizes it at a normal end of the process. After a failure nothing
-// finalizes MPI, so that mpirun notices the failure.
+// The ranks of a job in MPI. A process initialises MPI once, in the plugin or in the program (mpi4py). If the plugin
+// has initialised MPI, it finalizes MPI at a normal end of the process. After a failure, MPI is not finalized, so that
+// mpirun notices the failure.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,6 @@
 
 namespace hvd::mpi {
 
-// Ends MPI in a process: calls MPI_Finalize, and ends the process if that call hangs. job.cpp
-// calls end_mpi when the process exits, on the exiting thread.
-
 // Calls `finalize` (MPI_Finalize) in a process that exits with `status`. `may_never_end`: MPI is MPICH,
 // and the ranks are on several hosts. The process then exits without MPI_Finalize if the call has
 // returned neither within `usual` nor within 100 ms after all ranks of the job have called MPI_Finalize.
@@ -25,15 +22,15 @@ struct MpiJob {
   MpiApi api;
   int32_t rank = 0;
   std::vector<int> world_ranks = {};  // the number of each rank of the job in MPI_COMM_WORLD
-  // Each rank's machine: equal if ranks share a kernel and a network.
+  // The machine of each rank: two ranks have equal texts if they share a kernel and a network.
   std::vector<std::string> machines = {};
   int threads = 0;  // the highest thread level that all ranks have
   std::string version = {};
   bool has_threads() const { return threads == MPI_THREAD_MULTIPLE; }
 };
 
-// Every rank of the job must call this function. All ranks return an error of any rank. `who` names the
-// rendezvous, `setting` is the variable that selected MPI: both are equal on all ranks.
+// Every rank of the job must call this function. If any rank has an error, all ranks return an error. `who` names the
+// rendezvous, and `setting` is the variable that selected MPI. Both are equal on all ranks.
 Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                         const std::string& who, const char* setting);
 

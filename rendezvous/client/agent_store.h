@@ -1,6 +1,5 @@
-// The store of a rank that horovodrun started: an HttpStore that sends exchanges between all ranks
-// of the job through the host's agent, which makes one request for the complete host
-// (host_aggregation.h). The rank opens the store by HttpStore::open. Any thread may call.
+// The store of a rank that horovodrun started: an HttpStore that sends exchanges between all ranks of the job through
+// the host's agent, which makes one request for the complete host (host_aggregation.h). Any thread may call.
 #pragma once
 
 #include <string>

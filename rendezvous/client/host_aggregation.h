@@ -1,8 +1,7 @@
-// Host-level aggregation of an exchange: messages between the ranks of a host and their agent. Each
-// rank sends its record to the agent. When the agent has the records of all its ranks, it asks one rank to forward the
-// host's record to the store, and distributes the result to the other ranks. Messages are sent over a Unix socket
-// (net/packet_socket), records in memory files (memfd). AgentStore and the agent use this code. Stateless; the only I/O
-// is on the memory files.
+// Host-level aggregation of an exchange: messages between the ranks of a host and their agent. Each rank sends its
+// record to the agent. When the agent has the records of all its ranks, it asks one rank to forward the host's record
+// to the store, and distributes the result to the other ranks. Messages are sent over a Unix socket
+// (net/packet_socket), records in memory files (memfd). Stateless; the only I/O is on the memory files.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ namespace hvd::rendezvous {
 // Scheme in HOROVOD_STORE for ranks whose agent aggregates; the abstract name of the store's socket
 // follows.
 constexpr std::string_view kAgentScheme = "agent:";
-// Returns the abstract name of the socket at which the agent accepts records. A user who sees one of the
-// two names cannot compute the other before it is bound.
+// Returns the abstract name of the socket at which the agent accepts records. A user who sees this name cannot compute
+// the store's name.
 std::string aggregation_socket_name(std::string_view store_name);
 
 namespace host_aggregation {

@@ -1,6 +1,6 @@
-// One signed connection to a rendezvous server (PROTOCOL.md): one request at a time. Owns the socket
-// and the connection's key. HttpStore owns the connection and repeats requests on a new one. Blocks the
-// calling thread and starts none.
+// One signed connection to a rendezvous server (PROTOCOL.md): one request at a time. Owns the socket and the
+// connection's key. HttpStore owns the connection and repeats requests on a new one. Blocks the calling thread; starts
+// no thread.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,8 @@
 
 namespace hvd::rendezvous {
 
-// Exponential backoff with jitter: pauses between attempts that grow and vary at random, so that many
-// clients of one server do not try at the same moment. The clients of this folder use Backoff. rest() blocks.
-// One thread at a time.
+// Exponential backoff with jitter: pauses between attempts that grow and vary at random, so that many clients of one
+// server do not try at the same moment. One thread at a time.
 class Backoff {
  public:
   Backoff(double first_seconds, double longest_seconds)

@@ -50,8 +50,8 @@ Result<Place> parse_place(const Bytes& body) {
 
 }  // namespace
 
-// A client as the server sees it, which makes one numbered call at a time. By the number, the server recognises
-// a repetition on a new connection. Threads that call at the same time use separate PooledConnections.
+// One client of the server, which makes one numbered call at a time. The server recognises by the number that a call on
+// a new connection is a repetition. Threads that call at the same time use separate PooledConnections.
 struct HttpStore::PooledConnection {
   std::string client = make_nonce();
   uint64_t sequence = 0;

@@ -1,7 +1,6 @@
-// The client of a rendezvous server's store, by signed HTTP on a Unix or TCP socket (PROTOCOL.md).
-// Owns a pool of connections. Ranks and the PMIx server of a host call HttpStore. Any thread may call; a
-// call blocks its thread. After a lost connection the client connects again, with growing pauses, and the
-// server executes a repeated call once. After a fork both processes may continue to call.
+// The client of a rendezvous server's store, by signed HTTP on a Unix or TCP socket (PROTOCOL.md). Owns a pool of
+// connections. Any thread may call; a call blocks its thread. After a lost connection the client connects again, with
+// growing pauses, and the server executes a repeated request once. After a fork both processes may continue to call.
 #pragma once
 
 #include <sys/types.h>

@@ -27,8 +27,8 @@ class UnsignedHttpStore final : public Store {
   // Does nothing: the server has no list of keys, and the records stay until the job ends.
   Status forget(std::string_view exchange, Deadline deadline) override;
 
-  // Returns the next place of a worker of an elastic job, "HOST:LOCAL_RANK", as the launcher's six
-  // numbers. The server replies when all workers have asked or ended.
+  // Returns the next place of a worker of an elastic job, as the six numbers of the launcher. `worker`:
+  // "HOST:LOCAL_RANK". The server replies when all workers have sent this request or have ended.
   Result<Bytes> next_place(std::string_view worker, Deadline deadline) const;
 
   // Returns kUnimplemented, because the server has no such request.

@@ -1,6 +1,5 @@
 // The address of an etcd cluster, and a server's credentials for it: user, password and TLS certificates. The
-// credentials come from files, since a command line is visible to other users. Stateless; horovod-rendezvous calls
-// both functions at its start.
+// credentials come from files, since a command line is visible to other users. Stateless.
 #pragma once
 
 #include <optional>

@@ -174,8 +174,7 @@ net::Task<Result<EtcdClient::Answer>> EtcdClient::call_once(const std::string& p
   co_return answer;
 }
 
-// Gets a token for the user, which later requests carry. kUnavailable: the endpoint failed, as in
-// call_once.
+// Gets a token for the user. Later requests carry the token. kUnavailable: the endpoint failed, as in call_once.
 net::Task<Status> EtcdClient::log_in(Deadline deadline) {
   const std::string request = login_request(access_.user, access_.password);
   const Result<Answer> answer = co_await call_once("/v3/auth/authenticate", request, deadline);

@@ -1,7 +1,7 @@
-// A client of etcd's JSON gateway: one request at a time, on one connection that stays open. If an
-// endpoint fails or does not answer, the client sends the request to the next endpoint, until the
-// deadline. etcd may therefore execute a request twice: callers send only requests that allow it.
-// An EtcdStore owns the client, which lives on the store's loop and never blocks.
+// A client of etcd's JSON gateway: one request at a time, on one connection that stays open. If an endpoint fails or
+// does not answer, the client sends the request to the next endpoint, until the deadline. etcd may therefore execute a
+// request twice: callers send only requests that may be repeated. An EtcdStore owns the client, which lives on the
+// store's loop and never blocks.
 #pragma once
 
 #include <memory>
@@ -64,10 +64,10 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
 
-  // Returns the body of etcd's answer. kNotFound, kInvalidArgument: etcd refused the request. kAborted: stop()
-  // was called. Without a deadline, the call repeats the request after any other failure. Errors with a
-  // deadline: kUnavailable if no endpoint was reached (the message names all); kFailedPrecondition if TLS failed
-  // or etcd has no users; kPermissionDenied for a wrong user or password, or a missing permission.
+  // Returns the body of etcd's answer. kNotFound, kInvalidArgument: etcd has refused the request. kAborted: stop() was
+  // called. Without a deadline, the call repeats the request after any other failure. Errors with a deadline:
+  // kUnavailable if no endpoint was reached (the message names all); kFailedPrecondition if TLS failed or etcd has no
+  // users; kPermissionDenied for a wrong user or password, or a missing permission.
   net::Task<Result<Bytes>> call(std::string path, std::string body, Deadline deadline);
   // Ends the current call, and each later one, with kAborted.
   void stop();

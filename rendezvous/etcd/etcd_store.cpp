@@ -18,7 +18,8 @@ constexpr size_t kMostChanges = 120;
 constexpr size_t kMostBytes = 1024 * 1024;
 // A larger record is stored in pieces.
 constexpr size_t kLargestWhole = kMostBytes / DurableStore::kMostTogether;
-// The longest pause between two keep-alive requests. In this time, a server notices that another server has its job.
+// The longest pause between two keep-alive requests. Within this time, a server notices that another server has taken
+// over its job.
 constexpr std::chrono::milliseconds kLongestPulse{5000};
 constexpr double kTimeToEnd = 3;
 
@@ -242,8 +243,6 @@ net::Task<void> EtcdStore::remove_all() {
   if (!answer.ok()) log::warning(answer.status().message());
 }
 
-// The functions below take over a job that etcd keeps.
-
 namespace {
 
 constexpr std::string_view kFormat = "horovod-rendezvous-1";
@@ -289,7 +288,7 @@ net::Task<Result<Records>> EtcdStore::take_over(Deadline deadline) {
   co_return records;
 }
 
-// Returns false if another server changed the key `owner` meanwhile: try again.
+// Returns false if the caller must try again: another server has changed the key `owner`, or the lease has expired.
 net::Task<Result<bool>> EtcdStore::claim(Deadline deadline) {
   const std::string owner_key = root_ + "owner";
   const Result<Bytes> seen = co_await client_->call(

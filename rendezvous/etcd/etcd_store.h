@@ -1,7 +1,7 @@
 // The DurableStore that keeps a server's records in etcd, below the job's prefix. Sends one transaction at a time, with
 // as many of the waiting changes as fit. A transaction succeeds only while the key `owner` names this server; another
-// server takes over the job by writing that key. All keys belong to one lease, which the store keeps alive.
-// horovod-rendezvous opens the store, which lives on the server's loop.
+// server takes over the job by writing that key. All keys belong to one lease, which the store keeps alive. Lives on
+// the server's loop.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Formats the requests of etcd's JSON gateway (v3) that an EtcdStore needs, and parses their replies.
-// Stateless, without I/O; the parsers accept any bytes. EtcdStore and EtcdClient call these functions.
+// Formats the requests of etcd's JSON gateway (v3) that an EtcdStore needs, and parses their replies. Stateless,
+// without I/O; the parsers accept any bytes.
 #pragma once
 
 #include <cstdint>
@@ -71,9 +71,8 @@ struct Fault {
 };
 Fault parse_fault(ByteView json);
 
-// etcd limits the size of a request: a large record is stored in pieces below a prefix, and its value names the
-// prefix.
-// Returns the value of a record that is stored whole.
+// etcd limits the size of a request. A large record is therefore stored in pieces below a prefix, and the record's
+// value names this prefix. Returns the value of a record that is stored whole.
 std::string whole_value(ByteView record);
 // Returns the value of a record of this size in the pieces below `prefix`, which begins with "l" and ends with
 // "/".

@@ -1,6 +1,6 @@
-// Checks that the client of one connection has the job's secret: the client sends a hello, then a signature
-// and a count with each request (PROTOCOL.md, "Signatures"). Owns the connection's key and count; never
-// reads or writes the connection. A Session owns its ClientProof and calls it on the server's loop.
+// Checks that the client of one connection has the job's secret: the client sends a hello, then a signature and a count
+// with each request (PROTOCOL.md, "Signatures"). Owns the connection's key and count; never reads or writes the
+// connection.
 #pragma once
 
 #include <cstdint>

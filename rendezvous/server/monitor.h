@@ -1,5 +1,5 @@
-// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring.
-// ServerCore owns the Monitor; sessions call it on the server's loop.
+// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring. Lives on the
+// server's loop.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class Monitor {
   // Counts a request. `resource` is one of a few literals, so it outlives this object, and the table stays small.
   void count(std::string_view resource, int status) { ++requests_[{resource, status}]; }
 
-  // Makes the pages count the slots of these hosts, out of `size`, instead of workers that
-  // request a place. Called if a launcher places the ranks.
+  // Makes the pages count the slots of these hosts, out of `size`, instead of workers that request a place. For a
+  // server whose launcher assigns the ranks.
   void show_hosts(int size, std::vector<JoinedHost> hosts) { joined_ = {size, std::move(hosts)}; }
 
   // Sets the source of the states of hosts and ranks, for a server inside a launcher. `hosts` returns a JSON array.

@@ -153,7 +153,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     for (const auto& session : sessions) ((*session).*how)();
   }
 
-  // Frees a slot for one more client by ending the oldest, which has had the most time.
+  // If too many clients have not proven the secret, ends the oldest of their sessions, which has had the most time.
   void limit_unproven() {
     auto& unproven = core_->unproven;
     std::erase_if(unproven, [](const std::weak_ptr<Session>& weak) {

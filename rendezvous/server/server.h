@@ -1,7 +1,6 @@
-// The rendezvous server of one job: its key-value store and its membership behind signed HTTP
-// (PROTOCOL.md). Owns the listening sockets and the sessions. Lives on one loop, without locks: every
-// call must come from the thread of that loop. horovod-rendezvous and horovodrun create a Server, and so
-// does rank 0 of a job without a server.
+// The rendezvous server of one job: its key-value store and its membership behind signed HTTP (PROTOCOL.md). Owns the
+// listening sockets and the sessions. Lives on one loop, without locks: every call must come from the thread of that
+// loop.
 #pragma once
 
 #include <cstdint>
@@ -95,9 +94,7 @@ class Server {
   std::shared_ptr<Impl> impl_;
 };
 
-// Starts to listen at the address from the flags --listen and --port-range. Stateless.
-// horovod-rendezvous and horovodrun --listen call it, on the server's loop.
-
+// Starts to listen at the address from the flags --listen and --port-range. Call it on the server's loop.
 // `where` is "[HOST]:PORT", "[IPv6]:PORT" or an endpoint with its family ("unix:/path"). With a
 // `port_range` ("29400-29409"), the first free port of the range replaces the port in `where`.
 // An error names the flag.

@@ -1,6 +1,5 @@
-// State that all sessions of one server share: secret, limits, service, monitor and the set of
-// sessions. The Server creates ServerCore. The server and each session keep this state alive
-// and use it on the server's loop.
+// State that all sessions of one server share: secret, limits, service, monitor and the set of sessions. The server and
+// each session share the ownership of this object, and use it on the server's loop.
 #pragma once
 
 #include <chrono>

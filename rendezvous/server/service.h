@@ -1,6 +1,6 @@
-// Executes the requests of PROTOCOL.md: returns a reply at once, or a Pending for a request that
-// must wait. Owns the key-value store, the exchanges and the membership of the job. Does no I/O and
-// checks no signature: a Session does both, and calls StoreService on the server's loop.
+// Executes the requests of PROTOCOL.md: returns a reply at once, or a Pending for a request that must wait. Owns the
+// key-value store, the exchanges and the membership of the job. Does no I/O and checks no signature. Lives on the
+// server's loop.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ struct StoreRequest {
   Digest digest{};  // SHA-256 of the body
 };
 
-// An HTTP status and a body. The body is `value`, a value of the store, or else `text`: a result, or
-// one sentence that explains an error.
+// An HTTP status and a body. The body is `value`, a value of the store. If `value` is null, the body is `text`: a
+// result, or one sentence that explains an error.
 struct Reply {
   int status = 200;
   std::string text;

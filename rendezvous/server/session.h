@@ -18,9 +18,8 @@
 
 namespace hvd::rendezvous {
 
-// Sends the replies of one connection, one at a time. Sends as many bytes of head and body as the socket
-// accepts at once, and the rest later. Owns the current reply; does not choose its content or its
-// time limit.
+// Sends the replies of one connection, one at a time. Sends as many bytes of head and body as the socket accepts at
+// once, and the rest later. Owns the current reply.
 class ReplyWriter {
  public:
   // `socket` outlives this object.

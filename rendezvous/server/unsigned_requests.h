@@ -1,5 +1,5 @@
 // Requests that need no signature: monitoring, agents that connect to their launcher, and Horovod's own workers if
-// --insecure-compat allows them. A Session calls these stateless functions on the server's loop. An `admit_` function
+// --insecure-compat allows them. These functions are stateless. Call them on the server's loop. An `admit_` function
 // checks the head of a request and returns the refusal, or nothing.
 #pragma once
 

@@ -1,7 +1,6 @@
-// The store for the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their
-// values, by scope and key, separately from the job's signed store, and limits their memory. A scope
-// with members is emptied after each member has left it by DELETE; the members can then use it for the
-// next rendezvous. No I/O, one thread at a time. A session calls the store on the server's loop.
+// The store for the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their values, by scope and
+// key, separately from the job's signed store, and limits their memory. A scope with members is emptied after each
+// member has left it by DELETE; the members can then use it for the next rendezvous. No I/O, one thread at a time.
 #pragma once
 
 #include <map>
@@ -17,7 +16,7 @@ namespace hvd::rendezvous {
 // The number of members of each scope, if known in advance.
 using ScopeSizes = std::map<std::string, int, std::less<>>;
 
-// A worker stores some 140 bytes for each other worker.
+// Each worker stores about 140 bytes for each other worker.
 struct UnsignedLimits {
   size_t value_bytes = size_t{16} << 20;
   // Limit for all values that are stored, arriving or being sent, with their keys. For more than 1,024

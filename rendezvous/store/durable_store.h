@@ -1,7 +1,6 @@
-// The interface to durable storage outside the server. After a server is lost, the next server resumes the
-// job from this storage. EtcdStore implements the interface (etcd/etcd_store.h). StoreState, Exchanges and
-// Membership write each change as a record (below). A session sends a reply only after the
-// records on which it depends are stored. Lives on the server's loop.
+// The interface to durable storage outside the server. After a server is lost, the next server resumes the job from
+// this storage. StoreState, Exchanges and Membership write each change as a record (below). A session sends a reply
+// only after the records on which it depends are stored. Lives on the server's loop.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +28,7 @@ class DurableStore {
 
   virtual ~DurableStore() = default;
 
-  // Names and records are any bytes. One transaction stores all changes since the last `seal`, or
-  // none of them.
+  // Names and records are any bytes. All changes between two calls of seal() are stored in one transaction.
   virtual void put(std::string name, Bytes record) = 0;
   virtual void remove(std::string name) = 0;
   // Removes all records whose names begin with the prefix. Must be the only change between two seals.
@@ -56,9 +54,8 @@ struct OpenedStore {
 
 }  // namespace hvd::rendezvous
 
-// The format of the records in a DurableStore: names, answers to clients, records of exchanges, and
-// places; the record of a value is the value. Stateless, without I/O; the readers accept any bytes.
-// StoreState, AnsweredCalls, Exchanges and Membership use this format.
+// The format of the records in a DurableStore: names, answers to clients, records of exchanges, and places; the record
+// of a value is the value. Stateless, without I/O; the readers accept any bytes.
 namespace hvd::rendezvous::records {
 
 // The first byte of a record's name.

@@ -9,7 +9,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-// A size with more digits is refused, before it can overflow.
+// A larger size is refused, before it can overflow.
 constexpr int64_t kMaxRecordBytes = static_cast<int64_t>(kMaxValueBytes);
 
 Ranges everybody(size_t count) { return {{0, static_cast<int>(count) - 1}}; }

@@ -1,7 +1,6 @@
-// Exchanges of a server: each of `count` parties stores one record under its index and gets the
-// requested parties' records, in one request. Exchanges owns these records and the waiting
-// requests. No I/O; StoreService calls Exchanges, on one thread at a time. Clients parse the replies by
-// the functions below. Callbacks run inside the call that causes them and must not call back in.
+// Exchanges of a server: each of `count` parties stores one record under its index and gets the requested parties'
+// records, in one request. Exchanges owns these records and the waiting requests. No I/O; one thread at a time. Clients
+// parse the replies by the functions below. Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +76,8 @@ class Exchanges {
     std::vector<std::optional<Bytes>> records;
     size_t present = 0;
     std::map<uint64_t, Waiter> waiters;
-    // The waiters that want each index; waiters for all indices are separate, since they would need n * n entries.
+    // The waiters that want each index. Waiters for all indices are not in this map, since they would need n * n
+    // entries.
     std::map<int, std::vector<uint64_t>> waiting_for;
     std::vector<uint64_t> waiting_for_all;
     ValuePtr all;  // text of all records, after the first request for all

@@ -1,6 +1,6 @@
-// Assigns ranks to workers that know only their host: when `size` workers have joined, each worker gets
-// a place. Owns the list of workers and the requests that wait for a place. No I/O; reads the clock only for
-// the time at which a worker joined. StoreService owns the Membership and calls it on the server's loop.
+// Assigns ranks to workers that know only their host: when `size` workers have joined, each worker gets a place. Owns
+// the list of workers and the requests that wait for a place. No I/O; reads the clock only for the time at which a
+// worker joined. Lives on the server's loop.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The content of a store. Owns the values, the callbacks that wait for values, the log of changes and the
-// answered calls. No I/O, no clock, no lock. The owner, StoreService, calls StoreState from one thread at a time.
-// Callbacks run inside the call that triggers them and must not call back in.
+// The content of a store. Owns the values, the callbacks that wait for values, the log of changes and the answered
+// calls. No I/O, no clock, no lock; one thread at a time. Callbacks run inside the call that triggers them and must not
+// call back in.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,6 @@
 
 namespace hvd::rendezvous {
 
-// The log of changed keys of a store, in order, and the clients that wait for the next change below a
-// prefix. Keeps a bounded number of changes. No I/O. StoreState owns and calls the ChangeLog, on
-// one thread at a time. Callbacks run inside `add` and must not call back in.
-
 // Keys below a prefix that were set or removed, in the order of the changes, up to a revision of the store.
 struct Changes {
   struct Change {
@@ -35,6 +31,8 @@ struct Changes {
   std::vector<Change> changes;
 };
 
+// The log of changed keys, in order, and the clients that wait for the next change below a prefix. Keeps a bounded
+// number of changes. No I/O; one thread at a time. Callbacks run inside add() and must not call back in.
 class ChangeLog {
  public:
   using OnChange = std::function<void(const Changes&)>;
@@ -83,8 +81,8 @@ struct CallId {
   uint64_t sequence = 0;
 };
 
-// The table of each client's last call and its answer: a repeated call gets the same answer and changes
-// nothing. Writes these answers to the durable store; never touches a key.
+// The last call of each client, and its answer: a repeated call gets the same answer and changes nothing. Writes these
+// answers to the durable store.
 class AnsweredCalls {
  public:
   struct Answer {

@@ -1,7 +1,6 @@
-// The interface of a job's key-value store, through which processes that share only an address find
-// each other. HttpStore and UnsignedHttpStore implement the interface; the runtime and the agents call it.
-// Each call blocks its thread until it is complete or its deadline has passed. Several threads may
-// call concurrently. A key is one byte or more, any bytes; all keys belong to one job.
+// The interface of a job's key-value store, through which processes that share only an address find each other. Each
+// call blocks its thread until it is complete or its deadline has passed. Several threads may call concurrently. A key
+// is one byte or more, any bytes; all keys belong to one job.
 #pragma once
 
 #include <cstddef>
@@ -59,8 +58,7 @@ class Store {
   virtual void rest() {}
 };
 
-// The checks of keys and values that every Store makes, and the errors of these checks. Stores and the server call
-// these stateless functions.
+// The checks of keys and values that every Store makes, and the errors of these checks.
 Status check_key(std::string_view key);
 Status check_value(std::string_view key, size_t size);
 

@@ -52,7 +52,7 @@ enum class PlaceRequestFrom : int32_t {
   kElasticRun = 2,  // hvd.elastic.run after a provisional answer; takes any place
 };
 
-// Stands for the number of commits of a process of an older release, which does not count commits.
+// Used instead of the number of commits for a process of an older release, which does not count commits.
 constexpr int32_t kUncountedCommits = 1'000'000;
 
 struct PlaceRequest {
@@ -105,11 +105,8 @@ struct Generation {
 // Returns the answers to the members, by rank.
 std::vector<PlaceAnswer> answers_of(const Generation& generation);
 
-// Names of keys in a job's store that both the runtime and the launcher use.
-
-// Returns the key of a rank whose work failed because another rank, PEER, left the job. The value is "PEER", in
-// decimal digits, or "PEER SENTENCE" if the connection to the peer broke and the peer may be alive.
-// The launcher reads this key to name the rank that caused the end of the job.
+// Returns the key of a rank whose work failed because another rank, PEER, left the job. The value is "PEER", in decimal
+// digits, or "PEER SENTENCE" if the connection to the peer broke and the peer may be alive.
 inline std::string left_by_key(int rank) { return cat("left-by/", rank); }
 
 }  // namespace hvd::rendezvous

@@ -1,7 +1,6 @@
-// Signatures by which client and server prove on each connection that they know the secret, without
-// a clock. The connection's key is derived from the secret and each end's nonce. The key signs
-// every message with a counter, which prevents replays. Format: PROTOCOL.md, "Signatures". No I/O;
-// called by HttpConnection and by the server's ClientProof, which own the key.
+// Signatures by which client and server prove on each connection that they know the secret, without a clock. The
+// connection's key is derived from the secret and each end's nonce. The key signs every message with a counter, which
+// prevents replays. Format: PROTOCOL.md, "Signatures". No I/O.
 #pragma once
 
 #include <cstdint>

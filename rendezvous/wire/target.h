@@ -1,5 +1,5 @@
-// The target of a request: "/v1/keys/<key>?wait=500&client=ab". Key and values are percent-encoded, and
-// may be any bytes. Without I/O; HttpStore writes targets and the server's StoreService parses them.
+// The target of a request: "/v1/keys/<key>?wait=500&client=ab". Key and values are percent-encoded, and may be any
+// bytes. Without I/O.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@
 
 namespace hvd::rendezvous {
 
-// Converts between Code and HTTP status by the table "Errors" of PROTOCOL.md. Stateless; called by
-// the server (to_http) and its clients (from_http).
+// Converts between Code and HTTP status by the table "Errors" of PROTOCOL.md.
 int to_http(Code code);
 Code from_http(int status);
 
@@ -39,8 +38,7 @@ struct Target {
 std::string to_string(const Target& target);
 Result<Target> parse_target(std::string_view text);
 
-// Texts of the answers to list, watch and swap, as PROTOCOL.md defines them. Stateless, without
-// I/O; the server writes the texts and HttpStore parses them. The parsers accept any bytes.
+// Texts of the answers to list, watch and swap, as PROTOCOL.md defines them. The parsers accept any bytes.
 
 // One page of a list of keys.
 struct KeyPage {

@@ -1,8 +1,7 @@
-// The world report, a message with a rank and a size. A rank sends this report to its agent in hvd.init, before
-// the rank waits for the other ranks. By comparing the reports, the launcher detects missing ranks, and programs
-// that started a separate world because they lack the launcher's variables. When all ranks of the world
-// have connected, one rank of each host (in an elastic job each rank) sends a second report.
-// Stateless, without I/O; the runtime and the agent call these functions.
+// The world report, a message with a rank and a size. A rank sends this report to its agent in hvd.init, before the
+// rank waits for the other ranks. By comparing the reports, the launcher detects missing ranks, and programs that
+// started a separate world because they lack the launcher's variables. When all ranks of the world have connected, one
+// rank of each host (in an elastic job each rank) sends a second report. Stateless, without I/O.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace hvd::rendezvous {
 
-// A message contains the members in their order.
+// An encoded report contains these members in this order.
 struct WorldReport {
   int32_t rank = 0;
   int32_t size = 1;

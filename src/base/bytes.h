@@ -82,8 +82,8 @@ class ByteReader {
     bytes_ = bytes_.subspan(size);
     return raw;
   }
-  // Reads a count of items that take at least `item_size` bytes each. A count too large for the
-  // rest of the message fails before anything is allocated.
+  // Reads a count of items that take at least `item_size` bytes each. Returns 0, and marks the reader as failed, if the
+  // rest of the message is too short for the count.
   uint32_t get_count(size_t item_size) {
     const auto count = get<uint32_t>();
     if (item_size != 0 && count > bytes_.size() / item_size) failed_ = true;

@@ -1,4 +1,5 @@
-// Invariants that stay in release builds: a broken invariant ends the process with file and line.
+// Checks that stay in release builds: a broken invariant ends the process, with file and line. Macros that return
+// errors.
 #pragma once
 
 namespace hvd {
@@ -8,7 +9,7 @@ namespace hvd {
 #define HVD_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::hvd::check_failed(__FILE__, __LINE__, #condition))
 
-// Returns a failed Status (or a Result made of it) to the caller.
+// Returns from the function if the Status is an error. The function may return a Status or a Result.
 #define HVD_RETURN_IF_ERROR(expression)                                       \
   do {                                                                        \
     if (auto status_of_expression = (expression); !status_of_expression.ok()) \

@@ -71,7 +71,8 @@ std::vector<std::string> cgroup_folders(std::string_view cgroups, std::string_vi
     if (!path.starts_with('/')) continue;
     const bool is_v1 = std::ranges::count(split(names, ','), controller) > 0;
     if (!is_v1 && !(names.empty() && folder.empty())) continue;
-    // Not the line's names: Linux 3.10 writes "cpuacct,cpu" where the mount is cpu,cpuacct. Each controller has a link.
+    // Use the link with the controller's name. The names of the line may differ from the mount: Linux 3.10 writes
+    // "cpuacct,cpu" for cpu,cpuacct.
     const std::string base = cat("/sys/fs/cgroup", is_v1 ? "/" : "", is_v1 ? controller : "");
     root = base.size();
     folder = cat(base, path == "/" ? "" : path);

@@ -19,18 +19,18 @@ int cpuset_cores();
 // Returns the number of cores of the affinity mask, limited by the cgroup quotas; may be a fraction.
 double available_cores();
 // Returns the folders of a process's cgroup and of its ancestors, innermost first, from the text of /proc/PID/cgroup.
-// `controller`: "cpu" or "memory". In a container, the first ones may be missing, because /sys/fs/cgroup then begins at
-// its cgroup.
+// `controller`: "cpu" or "memory". In a container, the first folders may not exist, because /sys/fs/cgroup then begins
+// at the container's cgroup.
 std::vector<std::string> cgroup_folders(std::string_view cgroups, std::string_view controller);
-// Returns the quota in the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number for "max".
+// Returns the quota in the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number for "max" or an
+// invalid text.
 double cores_of_cpu_max(const std::string& text);
 
-// Counts the devices of NVIDIA's driver, or else AMD's GPU nodes, below the folder `root`.
+// Counts NVIDIA's device files or, if there are none, AMD's GPU nodes, below the folder `root`.
 int count_gpus(const std::string& root = "/");
 
-// Looks for the files of a GPU driver. Does not call CUDA: the first call would read
-// CUDA_VISIBLE_DEVICES, and forked children could not use CUDA afterwards. Trusts a CUDA runtime
-// that HOROVOD_CUDA_LIBRARY names. An error names the missing part.
+// Returns ok if a GPU driver's files exist, or if HOROVOD_CUDA_LIBRARY is set. Does not call CUDA: the first call would
+// read CUDA_VISIBLE_DEVICES, and forked children could not use CUDA afterwards.
 Status find_gpu_driver();
 
 // Returns how many of `count` GPUs CUDA_VISIBLE_DEVICES (or AMD's variable) selects; all if it is

@@ -1,4 +1,4 @@
-// Sizes and names of the element types and reductions of horovod/types.h. Pure; any folder may call these functions.
+// Sizes and names of the element types and reductions of horovod/types.h. Pure.
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ class Table {
       }
     }
   }
-  // Returns the number of forks between the first process and this one.
+  // Returns 1 in the first process, and 1 more in each generation of children.
   uint32_t process() const { return process_.load(std::memory_order_relaxed); }
 
  private:

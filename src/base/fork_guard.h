@@ -22,12 +22,13 @@ class NoFork {
 // Returns a number that differs between a process and its child, as getpid() does, without a system call.
 uint32_t process_after_forks();
 
-// Owns a descriptor that a forked child does not inherit: the child closes it. In the child the object
-// owns nothing, and another descriptor may have the number.
+// Owns a descriptor that a forked child does not inherit: the child closes it. In the child, the object owns nothing,
+// and another descriptor may get the number.
 class GuardedFd {
  public:
   GuardedFd() = default;
-  // Open the descriptor under a NoFork that still exists here: otherwise a child may inherit it.
+  // Create a NoFork before the descriptor is opened, and keep it until this call returns: otherwise a child may inherit
+  // the descriptor.
   explicit GuardedFd(UniqueFd fd);
   GuardedFd(GuardedFd&& other) noexcept;
   GuardedFd& operator=(GuardedFd&& other) noexcept;

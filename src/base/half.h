@@ -32,7 +32,7 @@ inline float float_of_half(uint16_t half) {
   // The exponent's bias changes from 15 to 127: add 112 once for normal numbers, twice for infinities and NaNs.
   const uint32_t special = magnitude >= (0x7c00u << 13) ? (112u << 23) : 0u;
   const uint32_t normal = magnitude + (112u << 23) + special;
-  // For a subnormal, set the smallest normal exponent, then subtract the value that this exponent adds.
+  // For a subnormal, set the smallest normal exponent, then subtract the value of the implicit leading bit.
   const float shifted = float_of_bits(magnitude + (113u << 23)) - float_of_bits(113u << 23);
   const uint32_t bits = magnitude < (0x0400u << 13) ? bits_of_float(shifted) : normal;
   return float_of_bits(bits | sign);
@@ -42,7 +42,7 @@ inline uint16_t half_of_float(float value) {
   const uint32_t bits = bits_of_float(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  // Adding one half makes the adder of the processor round a subnormal into its low bits.
+  // Adding 0.5 shifts the bits of a subnormal to the low end of the mantissa, and rounds them.
   const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0.5f) - bits_of_float(0.5f);
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   const uint32_t normal = (rounded - (112u << 23)) >> 13;

@@ -19,8 +19,8 @@ struct LinkEnd {
   int32_t rank;
   std::string_view host;
 };
-// Returns kAborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host
-// b was reset". Each rank makes the same message, since it does not know whether the other rank has ended.
+// Returns kAborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host b was
+// reset". Both ranks make the same message, since neither knows whether the other has ended.
 Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what);
 // Returns the message of broken_link() that a failure contains, without the context before the message; else empty.
 std::string_view broken_link_in(const Status& status);
@@ -28,8 +28,8 @@ std::string_view broken_link_in(const Status& status);
 Status stalled_by(int32_t rank, std::string_view work, std::string_view rest);
 // Returns the message of broken_link() or stalled_by() in a failure; empty for other causes.
 std::string_view cause_in(const Status& status);
-// Returns the rank that rank `own` lost by a failure, or -1. All ranks share one failure, but each end
-// of a broken connection has lost the rank at its other end.
+// Returns the rank that rank `own` lost by a failure, or -1. All ranks get the same failure, but each end of a broken
+// connection has lost the rank at its other end.
 int32_t lost_rank_for(int32_t own, const Status& status);
 // Returns the first rank, except `own`, that a text names in the form of rank_on_host(), or -1.
 int32_t other_rank_in(std::string_view text, int32_t own);

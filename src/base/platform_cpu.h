@@ -22,14 +22,14 @@ constexpr bool kFusesMultiplyAdd = true;
 constexpr bool kFusesMultiplyAdd = false;
 #endif
 
-// True if this source is compiled for processors that convert float16. The functions convert the leading elements,
-// eight at a time, and return how many elements they converted; all NaNs become 0x7e00. Internal linkage on purpose, as
-// in half.h.
+// True if this source is compiled for processors that convert float16.
 #ifdef __F16C__
 constexpr bool kConvertsHalves = true;
 #else
 constexpr bool kConvertsHalves = false;
 #endif
+// Convert the leading elements, eight at a time, and return how many elements they converted. halves_of_floats()
+// converts all NaNs to 0x7e00. Internal linkage on purpose, as in half.h.
 namespace {
 
 inline size_t floats_of_halves([[maybe_unused]] float* to, [[maybe_unused]] const void* from,

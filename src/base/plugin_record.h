@@ -1,6 +1,6 @@
 // Makes the C record of a plugin from a C++ class, for all kinds of plugins.
 //
-// Plugin has kName, kPriority, probe() and open(host, config). probe() returns an error if the plugin cannot
+// The class Plugin has kName, kPriority, probe() and open(host, config). probe() returns an error if the plugin cannot
 // work here. open() returns a Result of a unique_ptr<Context>; all further calls receive this object.
 #pragma once
 
@@ -52,9 +52,7 @@ struct PluginRecord {
   }
 };
 
-// Reads a member of a C record that grows at its tail. A record made by an older binary may lack the member.
-
-// Returns the member; 0 or nullptr if the record ends before the member.
+// Returns a member of a C record; 0 or nullptr if an older binary made the record and it ends before the member.
 template <typename Record, typename Field>
 Field field_of(const Record& record, Field Record::*field) {
   const auto* const end = reinterpret_cast<const char*>(&(record.*field) + 1);
@@ -63,7 +61,7 @@ Field field_of(const Record& record, Field Record::*field) {
 }
 
 // Exchanges records through the job's store, and returns the status of store_exchange. `wanted`: the parties whose
-// records are stored in `records`; empty: all. Record: std::string or Bytes.
+// records are appended to `records`; empty: all. Record: std::string or Bytes.
 template <typename Record>
 int exchange_records(const hvd_plugin_host& host, const std::string& name, int32_t index,
                      int32_t count, std::string_view record, std::span<const int32_t> wanted,
@@ -79,7 +77,8 @@ int exchange_records(const hvd_plugin_host& host, const std::string& name, int32
 
 }  // namespace hvd
 
-// Exports the record of a plugin. Use this macro once, at the end of a plugin's source. The record may be a template's.
+// Exports the record of a plugin. Use this macro once, at the end of a plugin's source. The argument is the class that
+// has kRecord.
 #define HVD_PLUGIN_ENTRY(...)                                                                    \
   extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void); \
   extern "C" const hvd_plugin* hvd_plugin_entry_v1(void) { return &__VA_ARGS__::kRecord; }

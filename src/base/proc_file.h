@@ -38,7 +38,8 @@ inline std::string read_large_proc_file(const std::string& path, size_t limit) {
   return content;
 }
 
-// Fields, counted from 0 after the name. Fields OfChildren have the sums of the children that the process has reaped.
+// The fields of /proc/PID/stat after the process's name, counted from 0. The fields OfChildren are sums over the
+// children that the process has reaped.
 enum class StatField : size_t {
   kState = 0,
   kParent = 1,

@@ -1,5 +1,5 @@
-// The table of settings: variable, flag, config key, type, default, help. --help, config files, man page
-// and docs come from this table. No other code reads the environment.
+// The table of settings: variable, flag, config key, type, default, help. --help, config files, man page and docs come
+// from this table. No other C++ code reads the environment.
 #pragma once
 
 #include <functional>
@@ -115,8 +115,8 @@ class Settings {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// Returns the seconds within which a rank must call hvd.init() after another rank waits in hvd.init():
-// init_timeout if it is set; otherwise the larger of its default and start_timeout.
+// Returns the seconds within which a rank must call hvd.init() after another rank has called it: init_timeout if it is
+// set; otherwise the larger of its default and start_timeout.
 double init_seconds(const Settings& settings);
 
 // Parses, case-insensitive, "1", "true", "yes", "on" and "0", "false", "no", "off", "". Another
@@ -131,7 +131,7 @@ std::vector<std::string> about_misspelt_variables(
 // Returns an error for a variable of the table that has an invalid number or a number out of range.
 Status check_numbers(std::span<const std::pair<std::string, std::string>> variables);
 
-// Returns a variable that is not a setting (PATH, HOME, another launcher's); nullopt if unset.
+// Returns the value of a variable, for example PATH; nullopt if it is unset.
 std::optional<std::string> environment_variable(std::string_view name);
 // Removes a variable from this process's environment. Call it before starting threads.
 void forget_environment_variable(std::string_view name);

@@ -1145,7 +1145,7 @@ constexpr Setting kIdentity[] = {
      .help = "Port of the rendezvous server, used if HOROVOD_STORE is unset."},
 };
 
-// Sets the topic of --help for these rows, and their types' defaults.
+// Sets the topic of --help for these rows, and a default for rows without one.
 template <size_t N>
 constexpr std::array<Setting, N> in(const char* topic, const Setting (&rows)[N]) {
   std::array<Setting, N> complete{};

@@ -1,5 +1,5 @@
-// Opens a shared library at run time. Only try_open() closes a library: a thread may be executing the code of any
-// other. Any thread.
+// Opens a shared library at run time. Libraries stay open, because a thread may be executing their code. Only
+// try_open() closes its library. Any thread.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ class SharedLibrary {
   // Like open(), but libraries opened later find the library's symbols (RTLD_GLOBAL).
   static Result<SharedLibrary> open_for_all(const std::string& path);
 
-  // Opens the library, calls `judge`, and does not keep the library loaded. Returns the first error.
+  // Opens the library, calls `judge`, and closes the library. Returns the first error.
   static Status try_open(const std::string& path,
                          const std::function<Status(const SharedLibrary&)>& judge);
 
@@ -58,7 +58,7 @@ class SymbolFinder {
   }
   // Finds a symbol that the library may lack.
   Symbol may(const char* name) const { return {library_.symbol((prefix_ + name).c_str())}; }
-  // Returns the first symbol that the library lacks; empty: none.
+  // Returns the first symbol, except those of may(), that the library lacks; empty: none.
   const std::string& missing() const { return missing_; }
   const SharedLibrary& library() const { return library_; }
 

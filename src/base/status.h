@@ -89,8 +89,8 @@ inline Status internal_error(std::string message) { return {Code::kInternal, std
 // Returns, for example, unavailable("cannot open /x: No such file or directory") for an errno value.
 Status system_error(std::string_view what, int error_number);
 
-// Returns the remedy for a program or thread that failed to start with this errno, to append to the
-// error, if a container's filter refuses clone3, the system call for such a start; else empty.
+// Returns advice for the error of a program or thread that failed to start with this errno, if a container's filter
+// refuses the system call clone3; else empty.
 std::string clone3_advice(int error_number);
 
 // Converts an exception. The error names the resource that the system refused: memory, a thread or a descriptor.
@@ -107,7 +107,7 @@ inline int to_c_status(const Status& status, char* error, size_t size) {
   return static_cast<int>(status.code());
 }
 
-// Returns the status of the body; an exception of the body becomes a status.
+// Returns the code of the body's Status, as to_c_status() does. An exception of the body becomes a Status.
 template <typename Body>
 int c_call(char* error, size_t size, Body body) {
   try {

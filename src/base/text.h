@@ -65,7 +65,7 @@ constexpr std::string_view release_of(std::string_view version) {
   const size_t minor = version.find('.');
   return version.substr(0, minor == std::string_view::npos ? minor : version.find('.', minor + 1));
 }
-// Versions of one release of this project are compatible.
+// Versions with equal major and minor numbers are compatible.
 constexpr bool is_same_release(std::string_view one, std::string_view other) {
   return release_of(one) == release_of(other);
 }

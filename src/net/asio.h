@@ -56,16 +56,14 @@ inline Status to_status(std::string_view what, const error_code& error) {
   return system_error(what, error.value());
 }
 
-// Converts exceptions of Boost and of the standard library to errors: the system has refused a descriptor,
-// a thread or memory.
-
 // Returns the errno value in an exception of Boost; 0 for any other exception.
 inline int error_number_of(const std::exception& thrown) {
   const auto* of_boost = dynamic_cast<const boost::system::system_error*>(&thrown);
   return of_boost == nullptr ? 0 : of_boost->code().value();
 }
 
-// Returns the error of a coroutine that ended by an exception. `cut_off`: the text for a cancellation.
+// Returns the error of a coroutine that ended by an exception. `cut_off`: the text for a cancellation or an unknown
+// exception.
 inline Status status_of(const std::exception_ptr& thrown, std::string cut_off) {
   try {
     std::rethrow_exception(thrown);

@@ -16,7 +16,7 @@ namespace hvd::net {
 namespace {
 
 constexpr auto kStagger = std::chrono::milliseconds(250);
-// The longest wait inside recv, which saves the system call of poll.
+// The longest wait inside recv. Such a wait saves a call of poll.
 constexpr int kShortWait = 1;  // s
 
 Status wait_for(int fd, short events, Deadline deadline, short* seen = nullptr) {

@@ -1,5 +1,5 @@
-// A listening address as text: "unix:/path", "unix:@name" (abstract), "tcp:host:port",
-// "tcp:[::1]:port". An empty host ("tcp::29400", "tcp:*:29400") means all interfaces. Pure.
+// A socket address as text: "unix:/path", "unix:@name" (abstract), "tcp:host:port", "tcp:[::1]:port". An empty host
+// ("tcp::29400", "tcp:*:29400") means all interfaces of a listener. Pure.
 #pragma once
 
 #include <cstdint>

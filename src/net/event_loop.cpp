@@ -105,7 +105,7 @@ void EventLoop::unwatch(int fd) {
 
 void EventLoop::notify() {
   const uint64_t one = 1;
-  // A full counter also makes the loop readable.
+  // If the counter is full, the write fails, but the loop is readable.
   [[maybe_unused]] const ssize_t written = ::write(doorbell_.get(), &one, sizeof one);
 }
 

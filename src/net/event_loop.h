@@ -34,7 +34,7 @@ class EventLoop {
   // descriptor. Returns false, and sets errno, if epoll cannot watch the descriptor, for example a regular file.
   bool watch(int fd, uint32_t events, Callback callback);
   void change(int fd, uint32_t events);
-  // Call before the descriptor is closed.
+  // Call this before closing the descriptor.
   void unwatch(int fd);
 
   // Makes the loop readable until the next dispatch.

@@ -1,7 +1,7 @@
-// Frames: the messages of a link between launcher and agent. A frame's header names its job, host
-// and stream. This code does not interpret control messages or use descriptors. One thread at a time.
-// DESIGN: control and store frames never wait behind output, and a stream sends only bytes that its
-// receiver granted, so a stalled terminal causes neither a timeout nor memory growth.
+// Frames: the messages of a link between launcher and agent. A frame's header names its job, host and stream. Does not
+// interpret control messages, and does no I/O. One thread at a time. DESIGN: control and store frames never wait behind
+// output, and a stream sends only bytes that its receiver granted, so a stalled terminal causes neither a timeout nor
+// memory growth.
 #pragma once
 
 #include <array>
@@ -71,7 +71,7 @@ class FrameParser {
 // The priority of a frame in the send queue. Frames of equal urgency leave first in, first out.
 enum class Urgency : uint8_t { kControl = 0, kStore = 1, kOutput = 2 };
 
-// The send queue. Users limit its size: they add only bytes for which they have credit.
+// The send queue. Callers limit its size: they add only bytes for which they have credit.
 class FrameWriter {
  public:
   void put(const FrameHeader& header, ByteView payload, Urgency urgency);

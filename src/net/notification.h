@@ -1,5 +1,4 @@
-// A notification on one Asio loop: notify() wakes all waiting coroutines. Objects that receive
-// events in I/O handlers own a Notification. One thread.
+// A notification on one Asio loop: notify() wakes all waiting coroutines. One thread.
 #pragma once
 
 #include <memory>

@@ -17,9 +17,8 @@
 
 namespace hvd::net {
 
-// Abstract names of Unix sockets, which every user of the host can bind. If a name ends in random
-// digits, no other process can bind it beforehand. Clients find the name by its prefix, and the kernel
-// reports the listening process and its user. Any thread.
+// Every user of the host can bind an abstract name. If a name ends in random digits, no other process can bind it
+// beforehand. Clients find the name by its prefix, and the kernel reports the listening process and its user.
 
 // Returns the names, without the leading zero, of all users' listening sockets in this network
 // namespace whose name begins with `prefix`. Empty without /proc.

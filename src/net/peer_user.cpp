@@ -49,8 +49,8 @@ std::optional<Ends> ends_of(const sockaddr_storage& storage) {
   return ends;
 }
 
-// Tries to bind the address, which works only on its own host. Returns true if the check fails,
-// since the users of local peers must be checked.
+// Tries to bind the address, which works only on its own host. Returns true if no socket can be made: the caller then
+// checks the peer's user.
 bool is_address_of_this_host(sockaddr_storage address, socklen_t size) {
   const UniqueFd probe(::socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe) return true;

@@ -1,7 +1,6 @@
-// Finds the user of the process at the other end of a connected stream socket: by SO_PEERCRED for a
-// Unix socket, by the kernel's table of sockets for a TCP connection within this host. The agent's
-// store tunnel and the rendezvous server call peer_user() to refuse other users. Stateless; any thread.
-// Static programs like the agent may use this file.
+// Finds the user of the process at the other end of a connected stream socket: by SO_PEERCRED for a Unix socket, by the
+// kernel's table of sockets for a TCP connection within this host. Stateless; any thread. Static programs like the
+// agent may use this file.
 #pragma once
 
 #include <sys/types.h>

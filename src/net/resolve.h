@@ -18,9 +18,7 @@ Result<std::vector<SocketAddress>> resolve(const Endpoint& endpoint);
 // host has it.
 Result<std::vector<SocketAddress>> resolve_to_listen(const Endpoint& endpoint);
 
-// Checks the length that DNS allows for each part of a host name. Kubernetes derives pod names from
-// job names, and a pod name may become too long. Pure.
-
+// Kubernetes derives pod names from job names, and a part of a pod name may become too long for DNS.
 // Returns a clause to append to an error about a name that does not resolve; empty if all its parts are short enough.
 inline std::string advice_on_long_name(std::string_view name) {
   constexpr size_t kMaxLabel = 63;

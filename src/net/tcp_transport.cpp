@@ -19,7 +19,7 @@ constexpr double kSilenceSeconds = 15;
 constexpr double kSecondsBetweenProbes = 5;
 // TCP_RTO_MAX_MS of Linux 6.15, which many headers lack. Older kernels refuse the option, and retransmit less often.
 constexpr int kLongestRetransmission = 44;
-// The number of ports tried for the first address until one is free at all addresses.
+// The number of attempts to get a port that is free at all addresses.
 constexpr int kTries = 16;
 
 void set(int socket, int level, int option, int value) {
@@ -205,7 +205,8 @@ void set_link_timeout(int socket, double seconds) {
   const int between_probes = whole(std::min(seconds / 12, kSecondsBetweenProbes));
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, between_probes);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // Without this option, TCP doubles the time between two attempts: after a 30 s outage it sends again 20 s later.
+  // Without this option, TCP doubles the time between two attempts: after a 30 s outage, it may send again only 20 s
+  // later.
   set(socket, IPPROTO_TCP, kLongestRetransmission, 1000 * between_probes);
 }
 

@@ -64,7 +64,7 @@ Status check_functions(const void* table, std::span<const char* const> needed) {
 
 constexpr char kGood = '+';
 
-// Encodes the result of the record's probe for the pipe.
+// Loads and probes a plugin, and encodes the result for the pipe.
 std::string opinion_of(const std::string& path) {
   const auto loaded = load(path);
   if (!loaded.ok()) return "-" + loaded.error().message();

@@ -1,5 +1,5 @@
-// Takes the identity of a rank that MPICH's hydra or srun --mpi=pmi2 started: both use PMI-1 on the
-// descriptor PMI_FD, which needs no library.
+// Takes the identity of a rank that MPICH's hydra or srun --mpi=pmi2 started, without a library: both use PMI-1 on the
+// descriptor PMI_FD.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -58,7 +58,7 @@ void send_goodbye_at_exit(int fd) {
   goodbye.process = ::getpid();
 }
 
-// Time limit for replies, except for a barrier's: servers reply at once.
+// Time limit for all replies except a barrier's. Servers send them at once.
 constexpr double kAnswerSeconds = 60;
 constexpr size_t kLongestLine = 64 * 1024;
 
@@ -124,7 +124,8 @@ class Pmi final : public Source {
     return {};
   }
 
-  // Sends hexadecimal digits, since a value is one word, in parts, since a value's length is limited.
+  // Sends the value as hexadecimal digits, since a PMI value is one word, and in several parts, since its length is
+  // limited.
   Status put(std::string_view key, ByteView value) override {
     const std::string text = to_hex(value);
     const size_t part = longest_value_ - 1;

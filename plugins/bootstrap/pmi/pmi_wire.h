@@ -1,5 +1,5 @@
-// Parses and checks lines of PMI-1, for example "cmd=put kvsname=K key=X value=Y". MPICH's hydra and
-// Slurm's mpi/pmi2 use such lines on a descriptor; pmi_bootstrap.cpp sends and reads the lines. Pure.
+// Parses and checks lines of PMI-1, for example "cmd=put kvsname=K key=X value=Y". MPICH's hydra and Slurm's mpi/pmi2
+// use such lines on a descriptor. Pure.
 #pragma once
 
 #include <map>

@@ -40,7 +40,6 @@ constexpr Seconds kAnswerTime(2);
 constexpr std::chrono::milliseconds kPause(100);
 constexpr size_t kMostNames = 8;
 
-// The functions of libpmix that this plugin calls.
 struct PmixLibrary {
   SymbolFinder find;
   decltype(&PMIx_Init) init = find("PMIx_Init");
@@ -122,8 +121,8 @@ struct Arrivals {
   }
 };
 
-// Slurm's servers send values between nodes unencrypted, and give a value to any process that
-// claims to be a rank of this user. Slurm's MUNGE, if it works, hides values from other users.
+// Slurm's servers send values between nodes unencrypted, and give a value to any process that claims to be a rank of
+// this user. If MUNGE works, it hides values from other users.
 std::optional<Munge> munge_for(const pmix_proc_t& self) {
   if (!std::string_view(self.nspace).starts_with("slurm.pmix.")) return std::nullopt;
   auto munge = Munge::open();
@@ -179,7 +178,8 @@ class Pmix final : public Source {
     return value_of(0, key, timeout_seconds);
   }
 
-  // Uses no fence of some ranks: after such a fence, Slurm's servers report only its first rank to other hosts.
+  // Does not use a fence of only some ranks: after such a fence, Slurm's servers send other hosts only the values of
+  // its first rank.
   Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
     const double limit = within_limits(timeout_seconds);
     const double quiet = quiet_seconds(limit);
@@ -383,7 +383,8 @@ class Pmix final : public Source {
   int fences_ = 0;
 };
 
-// Returns whether hydra, itself started by a PMIx server, has started this process, which has the variables of both.
+// Returns whether hydra has started this process inside a job of a PMIx server: the process then has the variables of
+// both.
 bool is_started_by_hydra() {
   const auto fd = parse_int(environment_variable("PMI_FD").value_or(""));
   struct stat info {};

@@ -1,7 +1,7 @@
-// Takes the identity of a rank in a step of srun without PMI, which provides no data exchange between tasks.
-// Rank 0, or the first rank of a list, listens on its host at a port derived from job and step. Rank 0
-// is on the step's first host, but under srun --distribution=arbitrary it may be on any host. Rank 0
-// sends its message to every client, sealed by MUNGE, so that only processes of this user can read it.
+// Takes the identity of a rank in a step of srun without PMI. Such a step provides no data exchange between tasks. Rank
+// 0, or the first rank of a list, listens on its host at a port derived from job and step. Rank 0 is on the step's
+// first host, but under srun --distribution=arbitrary it may be on any host. Rank 0 sends its message to every client,
+// sealed by MUNGE, so that only processes of this user can read it.
 #include <cmath>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-// The controller plugin over MPI: its C record, its polling pauses, and its failures.
+// The controller plugin over MPI.
 #include <sched.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -25,13 +25,11 @@
 namespace hvd::controllers::mpi {
 namespace {
 
-// Messages between the ranks of a job over MPI, on a separate communicator. Messages from one rank
-// to another arrive complete, once and in order. The MPI controller owns the channel. One caller at a
-// time; only the destructor waits.
-
 using hvd::mpi::MpiComm;
 using hvd::mpi::MpiJob;
 
+// Messages between the ranks of a job over MPI, on a separate communicator. Messages from one rank to another arrive
+// complete, once and in order. One caller at a time; only flush() and the destructor wait.
 class MessageChannel {
  public:
   // The purpose of a message, sent as MPI's tag.
@@ -87,7 +85,7 @@ class MessageChannel {
     HVD_ASSIGN_OR_RETURN(const bool sent, remove_sent());
     return moved || delivered || sent;
   }
-  // Returns true if a send is incomplete, which only poll() advances, or a message waits to be received.
+  // Returns whether poll() has work: incomplete sends, or messages that wait to be received.
   bool has_work() const { return !sent_.empty() || !own_.empty() || receiving_ > 0; }
   // Polls until all sends are complete; returns false if the deadline passed first.
   bool flush(Deadline deadline) {

@@ -135,7 +135,6 @@ class TcpController {
         SharedMesh mesh,
         Mesh::establish(std::move(options), store, Deadline::after_seconds(seconds.value_or(30))));
     std::unique_ptr<TcpController> controller(new TcpController(host, std::move(mesh)));
-    // Every rank has connected to all others by now, also a rank that is late for the first barrier.
     if (host.publish(host.host, collectives::kMeshName, &controller->mesh_) != HVD_OK) {
       return internal_error("the host refuses a name for the links between ranks");
     }

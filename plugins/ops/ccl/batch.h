@@ -1,6 +1,5 @@
-// One batch that runs through oneCCL. Owns the memory of the batch, because oneCCL may still write to
-// it after a job has abandoned the batch. The backend's LibraryThread calls CclBatch. Exceptions of oneCCL
-// pass through.
+// One batch that runs through oneCCL. Owns the memory of the batch, because oneCCL may still write to it after a job
+// has abandoned the batch. Functions may throw oneCCL's exceptions.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The functions of libccl, which open_api loads at run time. The backend's plugin opens the library; batches
-// and communicators call its functions. The functions throw std::exception. Immutable once made; any thread.
+// The functions of libccl, which open_api loads at run time. The functions throw std::exception. Immutable once made;
+// any thread.
 #pragma once
 
 #include <string>

@@ -34,12 +34,7 @@ std::atomic<bool>& abandoned() {
   return *kFlag;
 }
 
-// A process set's communicator in oneCCL, and the single thread that calls oneCCL for all sets. The thread
-// creates the communicators in the order of their sets, because a creation waits for all members. Batches
-// advance while the thread tests their events. Class Backend owns the communicators.
-
-// Implements oneCCL's key-value store over the job's store. Each communicator of two or more ranks
-// owns a CclStore; oneCCL calls it. Any thread may close the CclStore.
+// oneCCL's key-value store for one communicator, over the job's store. Any thread may call close().
 class CclStore : public abi::KvsInterface {
  public:
   // `prefix`: prefix of its keys, equal on all members and different for each communicator.
@@ -50,7 +45,8 @@ class CclStore : public abi::KvsInterface {
         id_(id),
         deadline_(Deadline::after_seconds(seconds)) {}
 
-  // get and set throw once the store is closed. get also throws if a member has not arrived in time.
+  // get and set throw if the job's store cannot be reached, or after close(). get also throws if a member has not
+  // arrived in time.
   std::vector<char> get(const abi::String& key) override {
     if (done_.load()) return {};
     const std::string name = name_of(key);
@@ -114,6 +110,8 @@ struct CclGroup {
   Members members;
 };
 
+// The only thread that calls oneCCL, for all sets. Creates the communicators in the order of their sets, because a
+// creation waits for all members. Batches advance while the thread tests their events.
 class CclThread : public LibraryThread {
  public:
   CclThread(const CclApi& api, std::shared_ptr<WakeEvent> event)
@@ -208,7 +206,7 @@ class CclCommunicator : public BackendCommunicator {
 };
 
 constexpr char kHalves[] = "halves";
-// A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.
+// Higher than the score of the built-in operations: this backend is loaded only if the user has selected it.
 constexpr int32_t kScore = 200;
 
 class CclBackend : public Backend {

@@ -42,10 +42,10 @@ class BackendCommunicator {
   // Returns whether batches can start. An error fails the complete backend.
   virtual Result<bool> is_ready() { return true; }
   virtual Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
-  // Begins the work that abort waits for: all communicators begin before the first wait. Never waits.
+  // Begins an abort. The backend calls begin_abort() of all communicators before abort() of the first. Never waits.
   virtual void begin_abort() {}
-  // Ends all batches. Afterwards the library does not use the tensors of its batches, unless
-  // uses_tensors() is true. At the deadline, the backend abandons a library that hangs.
+  // Ends all batches. Afterwards the library does not use the tensors of its batches, unless uses_tensors() is true.
+  // Waits until the deadline at the latest.
   virtual void abort(Deadline) {}
   // Returns whether the progress thread may sleep while batches run: an event wakes the thread when a batch ends.
   virtual bool wakes() const { return false; }
@@ -58,7 +58,7 @@ class Backend {
   virtual int32_t supports(const hvd_batch& batch) = 0;
   virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(
       const ProcessSetDescriptor& set) = 0;
-  // Class Backend calls on_abort() after abort() of all communicators.
+  // Called after abort() of all communicators.
   virtual void on_abort() {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }
 

@@ -1,5 +1,5 @@
-// Packs the tensors of a batch into one contiguous buffer, unpacks them, and applies the prescale and
-// postscale factors. Batches of backends call these functions. Stateless; any thread.
+// Packs the tensors of a batch into one contiguous buffer, unpacks them, and applies the prescale and postscale
+// factors. Stateless; any thread.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace hvd::ops {
 
-// A pool of host buffers for batches of MPI and oneCCL, because reuse saves page faults. Used by one thread.
+// A buffer of a BufferPool.
 struct Buffer {
   std::unique_ptr<std::byte[]> bytes;  // nullptr: the allocation failed
   size_t size = 0;
@@ -23,7 +23,7 @@ struct Buffer {
 
 class BufferPool {
  public:
-  // Returns a buffer of at least `size` uninitialised bytes.
+  // Returns a buffer of at least `size` uninitialised bytes. The reuse of buffers saves page faults.
   Buffer take(size_t size) {
     const auto fits = std::find_if(spare_.begin(), spare_.end(), [size](const Buffer& one) {
       return one.size >= size && one.size / 4 <= size;
@@ -46,7 +46,8 @@ class BufferPool {
   std::vector<Buffer> spare_;  // the oldest first
 };
 
-// Returns the first element and the count of a tensor's slice that member `index` gets from a reducescatter.
+// Returns the first element and the number of elements of the slice that member `index` gets from a reducescatter of
+// the tensor.
 std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t index, int32_t size);
 
 // result[i] = input[i], scaled; a copy if no scaling is needed or the type is bool. `result` and
@@ -81,7 +82,7 @@ void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer)
 
 // Returns the number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
-// Returns true for a single tensor with both input and output in the type of the sum, which needs no buffer.
+// Returns whether the batch needs no buffer: it has a single tensor, with input and output, in the type of the sum.
 bool is_direct(const hvd_batch& batch);
 // Returns true for a batch in HVD_CPU memory whose reduction is defined for its type.
 bool is_known(const hvd_batch& batch);

@@ -1,5 +1,5 @@
-// The queues of batches, one for each process set, in an order that is equal on all members. Backend and
-// CpuBackend own a BatchQueue. Lives on the progress thread.
+// The queues of batches, one for each process set, in an order that is equal on all members. Lives on the progress
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,7 @@
 
 namespace hvd::ops {
 
-// A process set as a value for backends: its id, its members, and a name that is unique in the job.
-// Backend makes one for each communicator. Immutable.
+// A process set as a value for backends: its id, its members, and a name that is unique in the job. Immutable.
 struct ProcessSetDescriptor {
   int32_t id = 0;
   std::vector<int32_t> members;  // ascending ranks of the job
@@ -38,7 +37,7 @@ struct ProcessSetDescriptor {
   }
 };
 
-// Counts the incarnations of sets, since a job may remove a set and add it again. All members count equally.
+// Counts the incarnations of sets, since a job may remove a set and add it again. All members get the same counts.
 class Incarnations {
  public:
   ProcessSetDescriptor make(int32_t id, std::vector<int32_t> members) {
@@ -50,14 +49,14 @@ class Incarnations {
   std::map<std::pair<int32_t, std::vector<int32_t>>, uint32_t> seen_;
 };
 
-// A batch of the runtime, and the callback that reports its end.
+// A batch of the runtime, and the callback that reports the end of the batch.
 struct QueueEntry {
   const hvd_batch* batch;
   Done done;
   void* argument;
 };
 
-// Set must have `entries`, a std::deque of QueueEntry or of a derived class.
+// The class Set has the member `entries`, a std::deque of QueueEntry or of a derived class.
 template <typename Set>
 class BatchQueue {
  public:

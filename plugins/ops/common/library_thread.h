@@ -28,9 +28,8 @@
 
 namespace hvd::ops {
 
-// Blocks SIGPIPE in the current thread, and in threads started by it, during its lifetime. A library
-// may write to the connection of a member that has ended: the write then fails with EPIPE, and the
-// signal does not end the process. LibraryThread uses this class, and so does the code that opens Gloo's device.
+// Blocks SIGPIPE in the current thread, and in threads started by it, during its lifetime. A library may write to the
+// connection of a member that has ended: the write then fails with EPIPE, and the signal does not end the process.
 class BlockedSigpipe {
  public:
   BlockedSigpipe() {
@@ -107,7 +106,7 @@ class QueuedBatch : public RunningBatch {
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
  public:
-  // Returns the time limit of stop(): a library that hangs must not prevent the process's exit.
+  // Returns the default deadline of stop(): a library that hangs must not prevent the process's exit.
   static Deadline end_limit() { return Deadline::after_seconds(20); }
 
   // `name`: name of the thread. `title`: first word of the library's errors.
@@ -124,7 +123,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void wake();
   // Waits until all calls added so far have run.
   void drain();
-  // Starts no further call, and interrupts a call in progress. Never waits.
+  // Makes the thread start no further call, and interrupts a call in progress. Never waits.
   void begin_end();
   // Like begin_end(), and waits until no call that uses the memory of a batch is in progress.
   void close();

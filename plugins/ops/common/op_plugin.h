@@ -1,5 +1,4 @@
-// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Every op plugin instantiates OpRecord;
-// the runtime calls the class through the record. Static dispatch: a call costs only the C call.
+// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Static dispatch: a call costs only the C call.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +12,7 @@
 
 namespace hvd::ops {
 
-// Names of running batches in the timeline: the backend's prefix and the collective. Backends call
-// activity_of for hvd_op_v1.activity. Any thread.
+// A string as a template argument: the prefix of a backend's names in the timeline.
 template <size_t size>
 struct FixedString {
   consteval FixedString(const char (&text)[size]) {
@@ -49,8 +47,8 @@ const char* activity_of(int32_t op) {
 
 using Done = void (*)(void* argument, int status, const char* error);
 
-// Plugin has the members that PluginRecord needs. Context has the functions supports, run, poll, new_set,
-// drop_set, abort and activity, as Backend; may_sleep and reduce_wholes are optional.
+// The class Plugin has the members that PluginRecord needs. The class Context has the functions supports, run, poll,
+// new_set, drop_set, abort and activity, like Backend. may_sleep and reduce_wholes are optional.
 template <typename Plugin, typename Context = Plugin>
 struct OpRecord {
   using Record = PluginRecord<Plugin, Context>;

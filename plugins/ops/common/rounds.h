@@ -1,6 +1,5 @@
-// Exchanges a record or an error between all ranks through the job's store, before a library starts.
-// Every rank then reports an error, and no rank waits inside the library for a rank that failed. Backends use Rounds
-// when they open.
+// Exchanges a record or an error between all ranks through the job's store, before a library starts. If one rank has an
+// error, every rank then reports it, and no rank waits inside the library for the failed rank.
 #pragma once
 
 #include <string>
@@ -13,7 +12,7 @@
 
 namespace hvd::ops {
 
-// Reads settings of the job through the plugin host. Backends call these functions when they start.
+// Returns the number in a setting of the job, or `otherwise` if the setting is unset or not a number.
 inline double number_of(const hvd_plugin_host& host, const char* variable, double otherwise) {
   const char* set = host.setting(host.host, variable);
   return set == nullptr ? otherwise : parse_double(set).value_or(otherwise);
@@ -29,8 +28,8 @@ class Rounds {
   Rounds(const hvd_plugin_host& host, const hvd_plugin_config& config)
       : host_(host), config_(config) {}
 
-  // Publishes this rank's record, or its error `own`. Returns the records of all ranks; or this rank's error, else the
-  // error of the lowest rank with an error. Use each `name` once.
+  // Publishes this rank's record, or its error `own`. Returns the records of all ranks. If ranks have errors, returns
+  // this rank's error or, if it has none, the error of the lowest such rank. Use each `name` once.
   Result<std::vector<std::string>> exchange(const char* name, const Status& own,
                                             const std::string& record) const;
 

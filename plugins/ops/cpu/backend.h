@@ -30,7 +30,7 @@ class CpuBackend {
   bool is_idle();
 
   int new_set(int32_t id, std::vector<int32_t> members);
-  // Implements hvd_op_v1.reduce_wholes for process sets of two members.
+  // Implements hvd_op_v1.reduce_wholes.
   int reduce_wholes(const hvd_batch& batch, const void* const* inputs);
   int drop_set(int32_t id) { return sets_.drop(id); }
   void abort(const Status& cause) { mesh_->fail(cause); }

@@ -1,5 +1,4 @@
 // Makes a Gloo context in which every member of a process set has a connection to every other member.
-// The communicator's thread calls these functions.
 #pragma once
 
 #include <gloo/context.h>
@@ -17,8 +16,8 @@ namespace hvd::ops::gloo_backend {
 std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
                                                        const hvd_plugin_config& config);
 
-// Waits for all members. `name` must be equal on all members and unique for each mesh. Gloo's exceptions
-// pass through.
+// Blocks until all members are connected. `name` must be equal on all members and unique for each mesh. Throws Gloo's
+// exceptions.
 Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
                                                  std::shared_ptr<::gloo::transport::Device> device,
                                                  const std::string& name, int index, int size,

@@ -29,9 +29,6 @@
 namespace hvd::ops::gloo_backend {
 namespace {
 
-// A process set's communicator in Gloo. Owns a thread that connects the members and then runs the set's
-// batches one after another. Class Backend owns and calls the communicator.
-
 // The state shared by all communicators of the backend.
 struct GlooWorld {
   const hvd_plugin_host& host;
@@ -43,6 +40,8 @@ struct GlooWorld {
 
 class GlooThread;
 
+// A process set's communicator in Gloo. Owns a thread that connects the members and then runs the set's batches one
+// after another.
 class GlooCommunicator : public BackendCommunicator {
  public:
   GlooCommunicator(const GlooWorld& world, const ProcessSetDescriptor& set);
@@ -57,9 +56,8 @@ class GlooCommunicator : public BackendCommunicator {
   const std::shared_ptr<GlooThread> thread_;
 };
 
-// Runs one batch through Gloo on the calling thread, the communicator's LibraryThread. Waits for the
-// other members. Exceptions of Gloo pass through.
-
+// Runs one batch through Gloo on the calling thread, the communicator's LibraryThread. Blocks until the batch is
+// complete on this member. Throws Gloo's exceptions.
 // `tag` must be equal on all members, and differ from the previous batch's.
 void run_batch(const std::shared_ptr<::gloo::Context>& context, const hvd_batch& batch,
                uint32_t tag);
@@ -264,7 +262,7 @@ void GlooCommunicator::begin_abort() { thread_->begin_end(); }
 void GlooCommunicator::abort(Deadline) { thread_->close(); }
 
 constexpr double kTimeoutSeconds = 30;
-// A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.
+// Higher than the score of the built-in operations: this backend is loaded only if the user has selected it.
 constexpr int32_t kScore = 200;
 
 class GlooBackend : public Backend {

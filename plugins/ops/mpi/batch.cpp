@@ -18,7 +18,7 @@ std::vector<int> ints_of(const std::vector<int64_t>& counts) {
   return {counts.begin(), counts.end()};
 }
 
-// In this order: the first of two message tags, the minimum size in bytes, the maximum number of members.
+// For sums by slices: the first of two message tags, the minimum size in bytes, and the maximum number of members.
 constexpr int kSliceTag = 2;
 constexpr int64_t kSliceBytes = 256 << 10;
 constexpr int kSliceMembers = 16;

@@ -1,7 +1,6 @@
-// Runs one batch as nonblocking MPI operations on its set's communicator. MPI cannot abandon an
-// operation, and may use an operation's memory after the job has failed. A single tensor needs no buffer
-// if the batch keeps its tensors; otherwise, and for several tensors, MPI gets packed copies, which
-// a failed batch leaks. MpiCommunicator starts the batch, on the progress thread.
+// Runs one batch as nonblocking MPI operations on its set's communicator. MPI cannot abandon an operation, and may use
+// an operation's memory after the job has failed. MPI uses a single tensor directly if the batch keeps its tensors. In
+// all other cases MPI gets packed copies, which a failed batch leaks. Lives on the progress thread.
 #pragma once
 
 #include <memory>
@@ -47,8 +46,8 @@ class MpiBatch : public RunningBatch {
   Status broadcast();
   Status alltoall();
   void finish();
-  // Returns whether to sum by slices: each rank receives its slice from all ranks, reduces it, and
-  // sends the result to all ranks.
+  // Returns whether to sum by slices: each rank receives one slice of all ranks' tensors, reduces it, and sends the
+  // result to all ranks.
   bool goes_by_slices(int64_t total) const;
   Status send_slices();
   Status spread_slice();

@@ -9,7 +9,7 @@
 
 namespace hvd::ops::mpi {
 
-// Creates and frees the communicators, because these calls wait for all members. World owns the thread.
+// Creates and frees the communicators, because these calls wait for all members.
 class CommunicatorThread : public LibraryThread {
  public:
   CommunicatorThread(const MpiApi& api, std::vector<int> world_ranks, int32_t self)
@@ -17,7 +17,6 @@ class CommunicatorThread : public LibraryThread {
         api_(api),
         world_ranks_(std::move(world_ranks)),
         self_(self) {}
-  // Creates a communicator. All members must call make() in the same order. `members`: ascending ranks of the job.
   std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members) {
     auto made = std::make_shared<MpiComm>();
     call([this, made, members]() -> Status {

@@ -1,6 +1,5 @@
-// MPI for the tensor operations of one runtime. Owns the user-defined types and operations, the
-// buffers, and the thread that creates communicators. The backend's plugin owns World; batches use
-// it on the progress thread.
+// MPI for the tensor operations of one runtime. Owns the user-defined types and operations, the buffers, and the thread
+// that creates communicators. Lives on the progress thread.
 #pragma once
 
 #include <memory>
@@ -41,7 +40,7 @@ class CommunicatorThread;
 
 class World {
  public:
-  // Initialises MPI. Every rank of the job must call open(). If one rank fails, all return its error.
+  // Initialises MPI. Every rank of the job must call open(). If any rank fails, all ranks return an error.
   static Result<std::unique_ptr<World>> open(const hvd_plugin_host& host,
                                              const hvd_plugin_config& config);
   ~World();
@@ -50,8 +49,8 @@ class World {
   BufferPool& buffers() { return buffers_; }
   const Reductions& reductions() const { return *reductions_; }
   std::shared_ptr<MpiComm> everyone() const { return everyone_; }
-  // Returns whether MPI allows calls from several threads on all ranks. The MPI backend needs this: a
-  // separate thread creates each communicator, because the call waits for all members.
+  // Returns whether MPI allows calls from several threads on all ranks. Process sets other than the set of all ranks
+  // need this: a separate thread creates their communicators, because the call waits for all members.
   bool has_threads() const { return job_.has_threads(); }
   // Creates a communicator. All members must call make() in the same order. `members`: ascending ranks of the job.
   std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);

@@ -9,10 +9,10 @@
 namespace hvd::ops::mpi {
 namespace {
 
-// A higher score than the built-in operations have: this backend is loaded only if it was selected explicitly.
+// Higher than the score of the built-in operations: this backend is loaded only if the user has selected it.
 constexpr int32_t kScore = 200;
 
-// A process set's communicator in MPI. Batches start on the progress thread. Class Backend owns the communicators.
+// A process set's communicator in MPI. Batches start on the progress thread.
 class MpiCommunicator : public BackendCommunicator {
  public:
   MpiCommunicator(World& world, std::shared_ptr<MpiComm> communicator)

@@ -1,7 +1,6 @@
-// Declarations of the parts of the ABIs of NCCL and of the CUDA runtime that this backend uses. The
-// backend builds without the headers of both. RCCL and HIP have the same numbers and layouts.
-// tests/plugins/nccl/abi_test.cpp compares every declaration with the headers, if they are
-// installed.
+// Declarations of the parts of the ABIs of NCCL and of the CUDA runtime that this backend uses. The backend needs the
+// headers of neither. RCCL and HIP have the same numbers and layouts. tests/plugins/nccl/abi_test.cpp compares every
+// declaration with the headers, if they are installed.
 #pragma once
 
 #include <cstddef>
@@ -92,7 +91,7 @@ using HostAlloc = int(void** memory, size_t size, unsigned flags);
 using FreeHost = int(void* memory);
 using GetLastDeviceError = int();
 using MemcpyAsync = int(void* to, const void* from, size_t size, int kind, void* stream);
-// cudaDeviceProp, whose size differs between versions, starts with a name and 16 bytes of UUID.
+// cudaDeviceProp starts with a name of 256 bytes and a UUID of 16 bytes. Its size differs between versions.
 constexpr size_t kPropertiesSize = 16384, kUuidOffset = 256, kUuidSize = 16;
 using GetDeviceProperties = int(void* properties, int device);
 using DeviceGetUuid = int(void* uuid, int device);  // HIP only

@@ -69,7 +69,7 @@ Status Collectives::enqueue(const Channel::Pause& pause, void* began) {
 
 Status Collectives::group(Channel& on, const Channel::Pause& pause,
                           Status (Collectives::*one)(uint32_t)) {
-  // After a call that took long, the batch may no longer exist.
+  // After a long call, the job may have abandoned this thread, and the batch may no longer exist.
   if (!pause(std::chrono::microseconds(0))) return aborted("NCCL was given up");
   HVD_RETURN_IF_ERROR(api_.of_nccl(api_.group_start(), "ncclGroupStart", on.comm()));
   Status status;

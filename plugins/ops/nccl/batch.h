@@ -1,7 +1,7 @@
-// Enqueues one batch on a channel's stream as one group of NCCL calls. The calls use the memory of the
-// tensors and pack nothing. A hierarchical allreduce is three groups: a reduce-scatter inside each
-// host, an allreduce across hosts, and an allgather inside each host. To multiply by a factor after the sum,
-// a further group runs on a communicator of this rank alone. NcclThread calls Collectives.
+// Enqueues one batch on a channel's stream as one group of NCCL calls. The calls use the memory of the tensors and pack
+// nothing. A hierarchical allreduce is three groups: a reduce-scatter inside each host, an allreduce across hosts, and
+// an allgather inside each host. To multiply by a factor after the sum, a further group runs on a communicator of this
+// rank alone.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ class Collectives {
   Status enqueue(const Channel::Pause& pause, void* began);
   // Returns whether an output is in host memory, because the GPU's memory was full.
   bool has_spilled() const { return has_spilled_; }
-  // Returns host memory that the stream reads. Call after enqueue, and keep it until the batch is over.
+  // Returns host memory that the stream reads. Call this after enqueue(), and keep the memory until the batch is over.
   std::vector<std::vector<std::byte>> take_kept() { return std::move(kept_); }
 
  private:

@@ -1,7 +1,7 @@
-// An NCCL communicator, whose calls go to the stream of its owner. Can add sub-communicators on the same stream, of
-// the members on this host, of the members with the same place on each host, and of this rank alone.
-// NcclThread owns the channel. Lives on that thread: since NCCL 2.26, even ncclCommGetAsyncError
-// must not run concurrently with another call on the communicator.
+// An NCCL communicator that runs its operations on the stream of its owner. Can add sub-communicators on the same
+// stream: of the members on this host, of the members with the same place on each host, and of this rank alone.
+// NcclThread owns the channel. Lives on that thread: since NCCL 2.26, even ncclCommGetAsyncError must not run
+// concurrently with another call on the communicator.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,8 @@
 
 namespace hvd::ops::nccl {
 
-// The pause between two polls of a nonblocking NCCL call. A launch takes microseconds, and the wait for a
-// late peer takes seconds. The pause is a quarter of the time since the call, so that it delays a launch by
-// at most a quarter. NcclThread's channels use this pause. Pure.
-
+// The pause between two polls of a nonblocking NCCL call. A launch takes microseconds, and the wait for a late peer
+// takes seconds. The pause is a quarter of the time since the call: it delays a launch by at most a quarter.
 // Returns the pause after `passed` since the call; 0: the thread only yields the processor.
 inline std::chrono::microseconds pause_after(std::chrono::steady_clock::duration passed) {
   using std::chrono::microseconds;
@@ -30,9 +28,8 @@ inline std::chrono::microseconds pause_after(std::chrono::steady_clock::duration
   return std::clamp(std::chrono::duration_cast<microseconds>(passed / 4), kShortest, kLongest);
 }
 
-// The grid of hosts and places in a process set with the same number of members on each host. A
-// hierarchical allreduce needs a grid: it reduces inside each host, then across hosts between members
-// with the same place. NcclCommunicator computes the grid. Pure.
+// The grid of hosts and places in a process set with the same number of members on each host. A hierarchical allreduce
+// needs a grid: it reduces inside each host, then across hosts between members with the same place.
 struct Grid {
   int32_t host = 0, hosts = 1;    // index of this rank's host, by lowest member; number of hosts
   int32_t place = 0, places = 1;  // index of this rank on its host; number of members per host

@@ -1,5 +1,5 @@
-// The record that a rank sends to the other members of a process set, with its GPU and its NCCL version.
-// Ranks compare the records before NCCL starts: NCCL itself would report less, or wait forever. Pure.
+// The record that a rank sends to the other members of a process set, with its GPU and its NCCL version. Ranks compare
+// the records before NCCL starts: NCCL itself would report less, or hang. Pure.
 #pragma once
 
 #include <cstdint>

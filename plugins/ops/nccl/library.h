@@ -1,5 +1,5 @@
-// The functions of libnccl and of the CUDA runtime, or of librccl and HIP, which open_api loads at run
-// time. The plugin opens the libraries; each NcclThread copies NcclApi. Immutable once made; any thread.
+// The functions of libnccl and of the CUDA runtime, or of librccl and HIP, which open_api loads at run time. Immutable
+// once made; any thread.
 #pragma once
 
 #include <string>
@@ -63,7 +63,7 @@ struct RuntimeFunctions {
   abi::HostAlloc* host_alloc = find.may("HostAlloc");
   abi::FreeHost* free_host = find.may("FreeHost");
   abi::GetLastDeviceError* get_last_device_error = find.may("GetLastError");
-  // nullptr for HIP, which has hipDeviceGetUuid: some versions have no UUID in the properties.
+  // nullptr for HIP, because some of its versions have no UUID in the properties. HIP has hipDeviceGetUuid instead.
   abi::GetDeviceProperties* get_device_properties =
       is_cuda ? find.may("GetDeviceProperties") : SymbolFinder::Symbol{nullptr};
   abi::DeviceGetUuid* device_get_uuid = find.may("DeviceGetUuid");

@@ -1,6 +1,6 @@
 // Memory for the user's outputs: on the device, or on the host if the device is full. Also the events for which the
-// user's streams wait. NcclThread allocates memory on a stream; any thread may return it; NcclThread frees it on
-// a stream later. Lives as long as the process, because the user's outputs may outlive the job. Any thread.
+// user's streams wait. NcclThread allocates and frees memory in the order of a stream; any thread may return memory.
+// Lives as long as the process, because the user's outputs may outlive the job. Any thread.
 #pragma once
 
 #include <deque>
@@ -14,8 +14,8 @@
 
 namespace hvd::ops::nccl {
 
-// Events for the begins and ends of batches on one stream, used in turn, and as many as the batches of the stream need.
-// After an event is recorded again, a stream that waits for it waits for a later batch.
+// Events for the begins and ends of batches on one stream, used in turn. A ring reuses no event before it has kEvents:
+// a stream that starts to wait for an event after its reuse waits for a later batch.
 struct EventRing {
   static constexpr size_t kEvents = 128;
   explicit EventRing(int of) : device(of) {}
@@ -55,7 +55,7 @@ class Memory {
     return memory;
   }
   // Like take, for an output. If the device is full, returns pinned host memory, to which kernels write, because the
-  // other ranks need this rank. The framework then copies the output, maybe to memory in its cache.
+  // other ranks need this rank. The framework then copies the output, possibly to cached device memory.
   Result<void*> take_output(const NcclApi& api, size_t size, void* stream) {
     void* memory = nullptr;
     const int error = api.malloc_async(&memory, size, stream);
@@ -85,8 +85,8 @@ class Memory {
     for (void* memory : returned) api.free_async(memory, stream);
     for (void* memory : pinned) api.free_host(memory);
   }
-  // Lends a ring of events of a device to one stream. The ring outlives the stream, because a user's thread may still
-  // be about to wait for its events.
+  // Lends a ring of events of a device to one stream. The ring outlives the stream, because a user's thread may wait
+  // for its events later.
   EventRing* take_ring(const NcclApi& api, int device) {
     const MutexLock lock(mutex_);
     wait_ = api.stream_wait_event;

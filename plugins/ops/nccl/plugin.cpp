@@ -19,9 +19,6 @@
 namespace hvd::ops::nccl {
 namespace {
 
-// A process set's communicator in the NCCL backend, and the state that all communicators share: the thread
-// that calls NCCL. Class Backend owns the communicators and this state. Lives on the progress thread.
-
 // The state that all communicators of the backend share.
 struct Shared {
   Result<NcclApi> api;
@@ -63,8 +60,8 @@ class NcclCommunicator : public BackendCommunicator {
     if (shared_.thread) HVD_RETURN_IF_ERROR(shared_.thread->judge());
     return true;
   }
-  // The first batch starts the thread and names this rank's GPU. No CUDA call precedes the first
-  // batch. Returns an error on a rank without a GPU.
+  // The first batch starts the thread and names this rank's GPU. No CUDA call precedes the first batch. On a rank
+  // without a GPU, returns an error unless the batch is a trial.
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override {
     if (!shared_.lacks.empty() && !is_trial(batch)) {
       return failed_precondition(cat("a tensor of GPUs needs rank ", shared_.config.rank, ", and ",

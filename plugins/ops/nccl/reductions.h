@@ -1,4 +1,4 @@
-// Maps a batch's type and reduction to NCCL's, if NCCL has them. batch.cpp calls these functions. Pure.
+// Maps a batch's type and reduction to NCCL's, if NCCL has them. Pure.
 #pragma once
 
 #include <optional>

@@ -465,8 +465,8 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   return {};
 }
 
-// The host function places the end on the host's clock, which the device's clock would leave in a long job. Uses no
-// memory of the runtime's batch, which may be gone if this thread is given up.
+// A batch ends at the time at which its host function ran: in a long job, the device's clock would drift from the
+// host's clock. Does not use the runtime's batch, which may be gone if the job has abandoned this thread.
 void NcclThread::read_times(NcclBatch& batch) {
   float milliseconds = 0;
   const bool is_known = api().event_elapsed_time != nullptr &&

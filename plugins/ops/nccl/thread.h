@@ -22,7 +22,8 @@
 namespace hvd::ops::nccl {
 
 struct ThreadPlan {
-  // A copy, since a thread that hangs in the driver may outlive the backend; or why this rank lacks NCCL.
+  // A copy of the functions, since a thread that hangs in the driver may outlive the backend. An error: the reason why
+  // this rank lacks NCCL.
   Result<NcclApi> api;
   Memory& memory;
   const hvd_plugin_host& host;
@@ -34,7 +35,7 @@ struct ThreadPlan {
   std::shared_ptr<WakeEvent> event;
 };
 
-// A process set in NCCL. NcclCommunicator makes the NcclSet. The thread opens the channel with the first batch.
+// A process set in NCCL. The thread opens the channel with the first batch.
 struct NcclSet {
   const int32_t id;
   const std::string name;  // the prefix of the set's keys in the store
@@ -54,13 +55,14 @@ class NcclThread : public LibraryThread {
 
   // Queues the close of the set's communicator. All batches of the set must be over.
   void drop(std::shared_ptr<NcclSet> set);
-  // Begins to end the thread, and to abort running batches.
+  // Makes the thread abort running batches and end. Never waits.
   void begin_abort();
   // Ends the thread. Afterwards no call touches the memory of batches.
   void end(Deadline until);
-  // Returns an error when the creation of a blocking communicator has exceeded the start timeout.
+  // Returns an error if the creation of a blocking communicator has exceeded the start timeout.
   Status judge() const;
-  // Returns whether a call that no event ends waits for other ranks: NCCL before 2.14 creates a communicator.
+  // Returns whether the thread is in a call that waits for other ranks and whose end wakes no other thread: the
+  // creation of a communicator by NCCL before 2.14.
   bool is_blocked() const;
   // Returns whether the GPU did not respond to an abort, and may write to the memory of batches forever.
   bool is_silent() const { return is_silent_.load(); }
@@ -69,7 +71,7 @@ class NcclThread : public LibraryThread {
   Status enqueue(NcclBatch& batch, const hvd_batch& what);
   // Adds host and device to an error. Only the thread calls it.
   Status placed(const Status& status) const;
-  // Reads the times of a batch whose end the stream has reached, and takes its events back. Called on the thread.
+  // Reads the times of a batch whose end the stream has reached, and takes its events back. Only the thread calls it.
   void read_times(NcclBatch& batch);
 
  protected:
@@ -125,8 +127,8 @@ class NcclThread : public LibraryThread {
   std::atomic<bool> is_silent_{false};
 };
 
-// A batch on the stream. A host function reports its end to the thread, which ends the batch. Aborted
-// streams reach this host function too.
+// A batch on the stream. A host function reports its end to the thread, which ends the batch. The stream calls the host
+// function also after an abort.
 class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBatch> {
  public:
   NcclBatch(std::shared_ptr<NcclThread> thread, std::shared_ptr<NcclSet> set,

@@ -1,5 +1,5 @@
-// Reads an ELF file's requirements: the processor, and the newest symbol versions of glibc and
-// libstdc++. Pure. For a damaged file or another file type, requires nothing.
+// Reads an ELF file's requirements: the processor, and the newest symbol versions of glibc and libstdc++. Pure. A
+// damaged file, or a file of another type, has no requirements.
 #pragma once
 
 #include <string>

@@ -45,7 +45,7 @@ Status check_owner(const UniqueFd& opened, const std::string& shown) {
   return status;
 }
 
-// Returns the target of a link of this user or root, relative to the link's folder. Empty for another user's link.
+// Returns the path of a link's target. Empty if the link belongs neither to this user nor to root.
 std::string target_of(int folder, const std::string& name) {
   const UniqueFd link(::openat(folder, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat about {};

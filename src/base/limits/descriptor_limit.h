@@ -32,8 +32,8 @@ inline rlimit raise_descriptor_limit(rlim_t wanted = RLIM_INFINITY) {
   return first;
 }
 
-// Returns the descriptors that clients may use before they have authenticated: a quarter of the soft limit, at least 16
-// and at most `most`.
+// Returns the number of descriptors that clients may use before they have authenticated: a quarter of the soft limit,
+// at least 16 and at most `most`.
 inline size_t descriptor_share(size_t most) {
   constexpr rlim_t kPart = 4;
   constexpr size_t kLeast = 16;

@@ -1,5 +1,5 @@
-// The log: lines for people on standard error, with time, level and source ("rank 3", "a/agent").
-// Any thread may log. The code logs nothing per tensor.
+// The log: lines for people on standard error, with time, level and source ("rank 3", "a/agent"). Any thread may log.
+// Callers log no line per tensor or per step, since a job has thousands of them in a second.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,6 @@
 #include <string_view>
 
 namespace hvd::log {
-
-// The format and the destination of the log, which a program chooses. log.h writes the lines. Any
-// thread.
 
 // kJson: each line is an object (json_records) with the identity as its source.
 enum class Format { kText, kJson };
@@ -55,7 +52,6 @@ std::string json_time(
 // result ends with a newline.
 std::string json_records(std::string_view source, std::string_view level, std::string_view text);
 
-// Formats calendar times as text. Any thread.
 enum class TimeZone { kLocal, kUtc };
 
 // Formats a time in a format of strftime(3).

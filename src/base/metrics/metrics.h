@@ -34,7 +34,8 @@ enum class Counter : uint8_t {
 };
 constexpr size_t kCounters = 10;
 
-// A distribution: how many values were at most bound(i). Each bound doubles the previous one.
+// A distribution of values. Bucket i counts the values above bound(i - 1) and up to bound(i). Each bound doubles the
+// previous one.
 struct Histogram {
   static constexpr size_t kBounds = 32;
   std::array<uint64_t, kBounds + 1> counts{};  // values per bucket; the last bucket has no bound
@@ -100,8 +101,8 @@ struct StepLog {
   static constexpr size_t kWindow = 50;
   struct Step {
     uint32_t microseconds = 0;
-    // The longest time until all ranks agreed on an operation of this step, including the
-    // operation that begins the step, whose wait lies at the end of the previous step.
+    // The longest time until all ranks agreed on an operation of this step. The wait for the first operation belongs to
+    // this step, although it lies at the end of the previous one.
     uint32_t waited_microseconds = 0;
     uint64_t bytes = 0;  // input bytes of this rank's completed operations
     // The response cache id of the operation that waited longest; 0: it had no id.
@@ -114,7 +115,8 @@ struct StepLog {
     // transfer; 0: no batch on a GPU.
     uint32_t device_microseconds = 0;
 
-    // The differences between ranks are their lateness, because the transfer is equal on all ranks of a batch.
+    // The transfer takes the same time on all ranks of a batch, so a difference between two ranks is a difference of
+    // their waits.
     uint64_t wait_and_transfer() const {
       return uint64_t{waited_microseconds} + device_microseconds;
     }
@@ -122,11 +124,11 @@ struct StepLog {
 
   uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
   std::array<Step, kKept> steps{};
-  uint64_t first = 0;  // the value of `ended` from which all ranks counted all steps
+  uint64_t first = 0;  // the value of `ended` from which step numbers are equal on all ranks
   // Sums over all steps.
   uint64_t total_microseconds = 0;
   uint64_t total_waited = 0;
-  // The longest median of a rank's wait_and_transfer(), in microseconds, written by the agent; 0: unknown.
+  // The largest of all ranks' medians of wait_and_transfer(), in microseconds, written by the agent; 0: unknown.
   uint64_t longest_wait = 0;
   // The current step.
   std::chrono::nanoseconds began{0};  // on the steady clock; 0: no step has begun
@@ -142,8 +144,8 @@ struct StepLog {
     waited = microseconds;
     longest = id;
   }
-  // A GPU has executed a batch for this time. `step`: the value of `ended` when the ranks agreed on the batch; that
-  // step may have ended, because a program does not wait for results that are ordered by streams.
+  // Records the time in which a GPU executed a batch. `step`: the value of `ended` when the ranks agreed on the batch;
+  // that step may have ended, because a program does not wait for results that are ordered by streams.
   void batch_ended(uint64_t step, std::chrono::nanoseconds took);
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);
@@ -191,8 +193,7 @@ struct Announcements {
   uint64_t joins = 0;
 };
 
-// The counters of a rank: metrics and the last training steps. The counters may lie in a page that
-// another process reads (MetricsPages). The runtime writes the counters with the progress lock held.
+// All counters of a rank, in a page (MetricsPages) or in the rank's own memory.
 struct RankCounters {
   uint64_t layout = 0;  // in a page: kMetricsLayout once the rest is valid
   int32_t rank = 0;     // in the rank's world
@@ -244,7 +245,7 @@ class MetricsPage {
   MetricsPage(const MetricsPage&) = delete;
   ~MetricsPage();
 
-  // Sets all counters to zero when this rank starts again.
+  // Sets the rank, the size and all counters for a start of this rank, and makes the page valid for readers.
   RankCounters* begin(int32_t rank, int32_t size);
 
  private:

@@ -35,7 +35,7 @@ std::string labels_of(const LabelledMetrics& one, std::string_view op) {
   return cat(one.labels, one.labels.empty() ? "" : ",", "operation=\"", op, "\"");
 }
 
-// A histogram for output: its first `bounds` buckets, in units of `scale`.
+// The output of a histogram: its first `bounds` buckets, with all values multiplied by `scale`.
 struct HistogramText {
   std::string_view name;
   size_t bounds;

@@ -17,7 +17,7 @@ struct LabelledMetrics {
 std::string metrics_text(std::span<const LabelledMetrics> all);
 // Converts text of Prometheus's format to the OpenMetrics format, version 1.0.0.
 std::string open_metrics_text(std::string_view text);
-// Returns the means over the last training steps; before the first step only comments.
+// Returns the means over the last training steps; before the end of the first step, only comment lines.
 std::string step_text(std::string_view labels, const StepLog& log);
 
 // Parts of a text in Prometheus's format. `name` is without "horovod_".

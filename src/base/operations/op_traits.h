@@ -1,5 +1,4 @@
 // The table of the operations of hvd_op_kind, for checks, agreement, fusion, metrics and timeline.
-// Any folder may read these constants.
 #pragma once
 
 #include <array>

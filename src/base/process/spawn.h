@@ -1,4 +1,4 @@
-// Starts helper programs. Other files start ranks, and children that do not call exec. Any thread.
+// Starts helper programs. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,6 @@
 
 namespace hvd {
 
-// Converts the arguments and the environment of a program to the form that exec takes. Any thread.
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 // Returns `base` with values of `over` for the names that both have, followed by the other
@@ -41,7 +40,7 @@ struct SpawnOptions {
   // The first argument is the program: a path, or a name to look up on PATH.
   std::vector<std::string> arguments = {};
   std::vector<std::pair<std::string, std::string>> environment = {};  // the complete environment
-  // Descriptors above 2 (see pipe() below). Empty: the program inherits this process's stream.
+  // Descriptors above 2 (see open_pipe()), or kDevNull. Empty: the program inherits this process's stream.
   std::optional<int> input = {}, output = {}, errors = {};
   SpawnGroup group = SpawnGroup::kInherited;
   std::vector<int> blocked_signals = {};  // all other signals are unblocked
@@ -56,10 +55,10 @@ Result<pid_t> spawn_program(const SpawnOptions& options);
 int wait_for_exit(pid_t pid);
 
 // Runs a program without input. Returns at most about 1 MiB of its standard output, and of its standard error unless
-// `errors` is set. kDeadlineExceeded: the program was late. Finally, its process group gets SIGKILL.
+// `errors` is set. kDeadlineExceeded: the program was late. At the end, sends SIGKILL to the program's process group.
 Result<std::string> output_of(SpawnOptions options, Deadline deadline);
 
-// Descriptors for the standard streams of a started program. Any thread.
+// A pipe for a standard stream of a started program.
 struct Pipe {
   UniqueFd read, write;
 };

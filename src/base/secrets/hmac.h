@@ -1,6 +1,5 @@
-// SHA-256 and HMAC-SHA256 by libcrypto's low-level functions, which need no dynamic
-// loader, so static programs can use them. For messages of one line, these functions take a
-// quarter of the time of the EVP functions.
+// SHA-256 and HMAC-SHA256 by libcrypto's low-level functions, which need no dynamic loader, so static programs can use
+// them. For short messages, these functions take a quarter of the time of the EVP functions.
 #pragma once
 
 #include <openssl/sha.h>

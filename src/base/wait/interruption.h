@@ -1,5 +1,5 @@
-// Ends the waits of one thread from another thread, for example when a generation being started loses a member.
-// The waiting thread creates the Interruption; the thread that knows the reason calls interrupt(). Any thread may call.
+// Ends the waits of one thread from another thread, for example when a generation being started loses a member. The
+// waiting thread creates the Interruption; any other thread may call interrupt().
 #pragma once
 
 #include <functional>

@@ -53,7 +53,7 @@ void put(ByteWriter& to, const std::pair<A, B>& values);
 template <typename T>
 void put(ByteWriter& to, const std::vector<T>& values);
 
-// The reader's finish() reports truncated or invalid values.
+// Any bytes are accepted as values. Only the reader's finish() reports a message that is cut short or too long.
 void get(ByteReader& from, std::string& text);
 void get(ByteReader& from, Status& status);
 void get(ByteReader& from, std::optional<uint32_t>& number);

@@ -3,11 +3,10 @@
 // parallel ones averaged. If the number of members is not a power of two, a vector without a partner
 // enters the next level unchanged: a full tree with zeros for the missing members gives the same result.
 //
-// Every member receives its part of all vectors (an alltoall), takes part in the dot products and
-// norms of each level (a small allreduce in float64), combines its part, and sends the result to
-// all members (an allgather). One member computes each element once, in float64, and rounds it once
-// at the end. Every member moves twice the bytes of the batch, as in an allreduce, for any number
-// of hosts.
+// Every member receives its part of all vectors (an alltoall), takes part in the dot products and norms of each level
+// (a small allreduce in float64), combines its part, and sends the result to all members (an allgather). Only one
+// member computes an element, in float64 on all levels, and rounds it once, at the end. Every member moves twice the
+// bytes of the batch, as in an allreduce, for any number of hosts.
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,7 +25,7 @@ class Adasum {
       : members_(group.size()),
         dtype_(static_cast<hvd_dtype>(batch.dtype)),
         element_(size_of(dtype_)),
-        // Adasum is linear in a common factor, so prescale and postscale apply to the result.
+        // A common factor of all inputs multiplies the result of Adasum, so prescale and postscale apply to the result.
         factor_(batch.prescale * batch.postscale),
         tensors_(batch.tensor_count) {
     size_t counts = 0, accumulated = 0;

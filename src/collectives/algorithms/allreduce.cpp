@@ -17,12 +17,11 @@
 namespace hvd::collectives {
 namespace {
 
-// An allreduce of a group on several hosts: each host reduces its ranks' data, then the hosts exchange
-// their results.
-// Each driver, a rank that takes part, reduces its slice of the host's data and runs the inter-host
-// allreduce of this slice (InterHostAllreduce). Reductions, copies and socket calls are thus spread
-// over the ranks of a host. Every host has as many drivers as the host with the fewest ranks has ranks, at most
-// Tuning::drivers. In a group with one rank per host, the sockets send the user's memory itself.
+// An allreduce of a group on several hosts: each host reduces its ranks' data, then the hosts exchange their results.
+// Each driver, a rank that takes part, reduces its slice of the host's data and runs the inter-host allreduce of this
+// slice (InterHostAllreduce). Reductions, copies and socket calls are thus spread over the ranks of a host. The number
+// of drivers is equal on all hosts: the number of ranks on the host with the fewest ranks, at most Tuning::drivers. In
+// a group with one rank per host, the sockets send the user's memory itself.
 //
 // host_stages.h describes the rounding of half precision.
 
@@ -71,7 +70,7 @@ class Tensors {
         results_(outputs_),
         buffers_(config.window) {}
 
-  // Returns the memory of the next piece, after packing this host's part into inter_host.part_of_next(memory).
+  // Packs this host's part of the next piece. Returns the memory for the piece's result.
   std::byte* pack(InterHostAllreduce& inter_host) {
     const size_t count = count_of(packed_);
     const size_t size = count * reduction_.element;
@@ -187,7 +186,7 @@ Coroutine small_across(Flow& flow, Group& group, const hvd_batch& batch, Reducti
   end_small(group, step);
 }
 
-// An allreduce in chunks. Each chunk passes the stages of a driver.
+// This rank's part of an allreduce in chunks over several hosts.
 class DrivenStream {
  public:
   DrivenStream(Group& group, const hvd_batch& batch, Reduction& reduction)

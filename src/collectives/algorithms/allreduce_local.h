@@ -34,10 +34,10 @@ Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
 
 // Returns the place of a single tensor, for callers that exchange places together with other data.
-// The caller reserves the step, and posts kConsumed in the step afterwards.
 std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
                                           size_t element);
-// Reduces a single tensor in place. `places`: the place of each member's tensor, by local index.
+// Reduces a single tensor in place, in a step that the caller has reserved. The caller then posts kConsumed. `places`:
+// the place of each member's tensor, by local index.
 Coroutine reduce_at_places(Flow& flow, Group& group, const hvd_batch& batch,
                            const Reduction& reduction, uint64_t step,
                            std::span<const SharedHeap::Place> places);

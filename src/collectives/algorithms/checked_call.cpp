@@ -87,8 +87,8 @@ std::optional<SharedHeap::Place> place_of_input(Group& group, const hvd_batch& b
   return heap->find(batch.tensors[0].input, sizes_of(group, batch).input);
 }
 
-// Runs the batch in a step that the caller has reserved and in which it posts kConsumed afterwards. All ranks have the
-// same number of rows. An output may overlap its input only in this rank's part. `places`: inputs by local index.
+// Runs the batch in a step that the caller has reserved. The caller then posts kConsumed. All ranks have the same
+// number of rows. An output may overlap its input only in this rank's part. `places`: inputs by local index.
 Coroutine read_shared_inputs(Flow& flow, Group& group, const hvd_batch& batch, uint64_t step,
                              std::span<const SharedHeap::Place> places) {
   Result<Inputs> inputs = reach(group, batch, places);
@@ -138,9 +138,9 @@ class NumberGather {
   hvd_batch batch_{};
 };
 
-// A member posts this record on its host before the data of a call.
 constexpr size_t kMostCounts =
     (kSmallBytes - sizeof(CallRecord) - sizeof(SharedHeap::Place)) / sizeof(int64_t);
+// A member posts this record on its host before the data of a call.
 struct Posted {
   CallRecord record;
   // The tensor of a large allreduce, or the input of an allgather or reduce-scatter. Size 0: private memory.

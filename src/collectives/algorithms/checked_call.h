@@ -1,6 +1,5 @@
-// A collective before which the members compare their calls. Members of a process set have negotiated
-// their calls; members of a group have not. If the calls differ, no member may write into any memory.
-// The runtime's groups call run_checked().
+// A collective before which the members compare their calls. Members of a process set have negotiated their calls;
+// members of a group have not. If the calls differ, no member may write into any memory.
 #pragma once
 
 #include <array>

@@ -22,7 +22,7 @@ class Condition {
   ~Condition() = default;
 };
 
-// A stack of memory for the coroutine frames of one flow, so that a collective allocates nothing.
+// A stack of memory for the coroutine frames of one flow. A frame lies on the heap only if the stack is full.
 class FrameStack {
  public:
   void* take(size_t size);

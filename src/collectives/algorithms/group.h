@@ -78,8 +78,8 @@ class Group {
   size_t most_local() const { return most_local_; }
   InterHostAllreduce& inter_host();
 
-  // Creates or finds the sub-region, and returns whether it is mapped. A failure fails the mesh, except
-  // in a single-host group that may be refused: there all members get the error in `refusal`.
+  // Creates or finds the sub-region. Returns false while the caller must call it again. A failure fails the mesh,
+  // except in a single-host group with may_be_refused: there, all members return true and get the error in refusal().
   bool open_sub_region();
   bool may_be_refused = false;
   const Status& refusal() const { return refusal_; }
@@ -103,7 +103,7 @@ class Group {
   void post_small(uint64_t step);
   void wake_if_all(Condition& condition);
 
-  // All members have finished reading the data of steps before this step. The value may lag behind.
+  // All members have finished reading the data of the steps before this one. The value may lag behind.
   uint64_t known_consumed = 0;
   // Returns whether this rank knows that all members have read the small payloads that this step
   // overwrites.

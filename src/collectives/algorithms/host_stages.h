@@ -1,6 +1,5 @@
-// The stages of an allreduce on one host. In a job of several hosts, the inter-host allreduce runs between
-// these stages. A small payload takes one step, a larger one a step per chunk. Holds only the state of
-// a step.
+// The stages of an allreduce on one host. In a job of several hosts, the inter-host allreduce runs between these
+// stages. A small payload takes one step, a larger one a step per chunk.
 #pragma once
 
 #include <algorithm>
@@ -61,17 +60,17 @@ class HostStream {
 };
 
 // The partial result of one host in a reduction over several hosts: its type between hosts, and the division of an
-// average. Pure.
+// average.
 //
-// Between hosts, parts of half precision are float32 if the host has not rounded them: if several
-// ranks add (a sum of 16-bit numbers needs more bits), or if a factor multiplies. Sums and products
-// are then rounded once, for any distribution of ranks. Hops that reduce send twice the bytes; hops
-// with sums of several hosts use float32 anyway.
+// A 16-bit part is sent as float32 if several ranks of a host add to it, or if a factor multiplies it: its value may
+// need more than 16 bits. Sums and products are then rounded only once, for any distribution of ranks over hosts.
+// Reducing hops then send twice the bytes. Hops that send sums of several hosts use float32 in all cases.
 //
-// An average sends 16 bits if possible, because gradients are averages, and float32 would send 1.5 times as much for
-// 100 MB. float16 is divided before rounding, since the host's sum may overflow although the average does not. The
+// An average is sent in 16 bits if possible, because gradients are averages, and float32 would send 1.5 times the
+// bytes. A host divides its float16 sum before rounding: the sum may overflow although the average does not. The
 // divisor is the smallest power of two not below the number of ranks of any host, so that small numbers do not become
-// zero; the sum over hosts is multiplied by the rest of the quotient. bfloat16 has the range of float32.
+// zero. The sum over hosts is multiplied by the rest of the quotient. bfloat16 has the range of float32, and needs no
+// early division.
 struct HostPart {
   bool is_float32 = false;
   ReduceFunction reduce = nullptr;  // over the host's ranks, with Reduction::before

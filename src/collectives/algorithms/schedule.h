@@ -1,6 +1,5 @@
-// Chooses the algorithm of an allreduce between hosts, and computes its schedule: what this host sends
-// to and receives from other hosts in each hop. All hosts count the same hops; some hops are empty.
-// The inter-host allreduce calls these functions. Pure.
+// Chooses the algorithm of an allreduce between hosts, and computes its schedule: what this host sends to and receives
+// from other hosts in each hop. All hosts have the same number of hops; some hops are empty. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +15,16 @@ namespace hvd::collectives {
 // Maximum number of streams between two ranks.
 constexpr int32_t kMostStreams = 16;
 
-// The sizes at which an inter-host allreduce changes its algorithm. The defaults were the fastest
-// in measurements. A batch may carry its own sizes, equal on all members of its group. Plain data without I/O.
+// The sizes at which an inter-host allreduce changes its algorithm. The defaults were the fastest in measurements. A
+// batch may carry its own sizes, equal on all members of its group.
 struct Tuning {
-  // On at most two_shot_hosts hosts, one-shot runs up to this limit of the batch's bytes times the
-  // number of other hosts.
+  // On at most two_shot_hosts hosts, one-shot runs if the batch's bytes times the number of other hosts are at most
+  // this limit.
   size_t one_shot_limit = 64 * 1024;
   // one_shot_limit for two hosts, on which one-shot does not send more bytes than the other
   // algorithms, and waits only once.
   size_t one_shot_limit_of_two = 4 * 1024 * 1024;
-  // Otherwise recursive doubling runs up to this many bytes of a batch.
+  // Otherwise, recursive doubling runs for batches of at most this many bytes.
   size_t recursive_doubling_limit = 16 * 1024;
   // Larger batches use two-shot on up to two_shot_hosts hosts. On more hosts, these batches use halving-doubling,
   // or a ring from ring_from bytes. In a ring, a host receives from only one host
@@ -72,7 +71,7 @@ struct Schedule {
   // The number of reducing hops, which come first. Each reduces data from one or more hosts into one
   // range of local data. The later hops receive results.
   size_t reducing = 0;
-  // The last reducing hop of this host; after it, `own` holds the result.
+  // The last reducing hop of this host; SIZE_MAX: none. After it, the slice `own` has its final result.
   size_t last_reducing = SIZE_MAX;
   Slice own{0, 0};
   // True if hosts send sums of several hosts, not only their own data.

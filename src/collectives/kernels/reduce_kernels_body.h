@@ -50,9 +50,9 @@ inline double without_payload(double value) { return value == value ? value : __
 inline uint32_t raw_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 inline uint64_t raw_bits(double value) { return __builtin_bit_cast(uint64_t, value); }
 
-// `scale` also multiplies for a divisor with an exact inverse. A NaN in any input makes the result
-// NaN. All NaNs have the same bits, since a processor keeps the payload of either operand, and
-// compilers swap operands. Minima and maxima do not depend on the order either: -0 is below +0.
+// scale() also serves divisors with an exact inverse. A NaN in any input makes the result NaN. All NaNs get the same
+// bits: a processor keeps the payload of one operand, and compilers may swap the operands. Minima and maxima do not
+// depend on the order either: -0 is below +0.
 template <typename T>
 struct FloatElement {
   using Storage = T;
@@ -68,8 +68,8 @@ struct FloatElement {
   static inline T with_one_nan(T value) { return without_payload(value); }
   static inline T sum(T a, T b) { return a + b; }
   static inline T product(T a, T b) { return a * b; }
-  // If a or b is NaN, or both are zeros, one comparison yields b and the other yields a. The OR of
-  // both is then a NaN, or -0 or +0.
+  // If a or b is NaN, or both are zeros, one comparison yields b and the other yields a. The OR of both is then a NaN
+  // or, for zeros, -0 if a or b is -0.
   static inline T min(T a, T b) {
     return __builtin_bit_cast(T, raw_bits(a < b ? a : b) | raw_bits(b < a ? b : a));
   }
@@ -140,11 +140,12 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
 
 // Divides a block of sums into `out`, which does not overlap the block.
 //
-// For float16 and bfloat16, two operations are cheaper than a float32 division and give the same bits: the inverse
-// of n is a sum of two float32, `high` below it and a positive `low`, so that infinities stay. The error is 2^-47
-// of the quotient, and no quotient lies so close to the midpoint of two float32 (see below). A subnormal float32
-// quotient may differ, but the result does not: the sum is a multiple of the smallest bfloat16, so the quotient is
-// the midpoint of two bfloat16, which the operations return exactly, or far from it.
+// For float16 and bfloat16, a product and a fused multiply-add are cheaper than a float32 division and give the same
+// bits. The inverse of n is split into two float32 values: `high`, which is below the inverse, and a positive `low`, so
+// that an infinite sum stays infinite. The error is 2^-47 of the quotient, and no quotient lies so close to the
+// midpoint of two float32 values (see below). A subnormal float32 quotient may differ, but the result does not: the sum
+// is a multiple of the smallest bfloat16, so the quotient is either the midpoint of two bfloat16 values, which the
+// operations return exactly, or far from any midpoint.
 template <typename E>
 inline void store_quotients(typename E::Output* __restrict out,
                             const typename E::Value* __restrict sums, size_t count,
@@ -232,8 +233,9 @@ void reduce_two(void* result, const void* const* inputs, size_t count, const Sca
   reduce_apart<E, kOp, kFinish>(out, a, b, count, after);
 }
 
-// Compilers do not use the processor's float16 conversions for loops over bits; without them, a sum of two inputs in
-// the caches takes more than twice the time (docs/design/performance-log.md). Averages that divide convert by bits.
+// Compilers do not use the processor's float16 conversions for loops over bits. Without these conversions, a sum of two
+// inputs in the caches takes more than twice the time (docs/design/performance-log.md). store_quotients() converts by
+// bits.
 template <typename E>
 inline void load_block(typename E::Value* __restrict block,
                        const typename E::Storage* __restrict in, size_t count) {
@@ -251,10 +253,11 @@ inline void store_block(typename E::Output* __restrict out,
   for (; i < count; ++i) out[i] = E::store(block[i]);
 }
 
-// Elements of a block, which fits into the L1 cache, and hides the cost of the outer loop.
+// The number of elements of a block: few enough for the L1 cache, and enough to hide the cost of the outer loop.
 constexpr size_t kBlock = 1024;
 
-// Reduces one or two inputs without a prescale directly into the result; returns false if the call needs more.
+// Reduces without a block if possible: two inputs without a prescale, or one input that is already the result. Returns
+// false for any other call.
 template <typename E, int kOp>
 inline bool reduce_directly(void* result, const void* const* inputs, size_t input_count,
                             size_t count, const Scale& before, const Scale& after) {

@@ -11,8 +11,6 @@
 
 namespace hvd::collectives {
 
-// Divides elements and rows among ranks, hosts and threads. Pure.
-
 // Elements [first, first + count) of a chunk, or rows of a tensor.
 struct Slice {
   size_t first;

@@ -1,6 +1,5 @@
-// The tensors of a batch as one long vector of bytes, traversed in pieces from its start to its end.
-// Packing and unpacking a batch are such walks, without a fusion buffer. The built-in backend's
-// algorithms use Walk. Owns no memory. Any thread.
+// The tensors of a batch as one long vector of bytes, traversed in pieces from its start to its end. Packing and
+// unpacking a batch are such walks, without a fusion buffer. Owns no memory. Any thread.
 #pragma once
 
 #include <cstddef>

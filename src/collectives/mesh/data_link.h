@@ -1,7 +1,6 @@
-// Carries large data between this rank and one other rank, separately from the messages of the
-// mesh: within a host in a ring in the sender's shared heap, between hosts over a peer stream. The
-// bytes arrive once, in order and complete; the caller defines their meaning. Point-to-point
-// messages own one per peer. One caller at a time; never waits.
+// Carries large data between this rank and one other rank, separately from the messages of the mesh: within a host in a
+// ring in the sender's shared heap, between hosts over a peer stream. The bytes arrive once, in order and complete; the
+// caller defines their meaning. One caller at a time; never waits.
 #pragma once
 
 #include <algorithm>
@@ -114,7 +113,8 @@ class DataLink {
   // Write or read without waiting. Return the number of bytes that were written or read.
   size_t write(ByteView bytes);
   size_t read(std::span<std::byte> bytes);
-  // Within a host: returns whether a read, or a write, would move bytes. Between hosts, stream events wake a sleeper.
+  // Within a host: return whether a read, or a write, would move bytes. Between hosts: return false; the events of the
+  // stream wake a sleeping thread.
   bool may_read() { return is_local_ && incoming().filled() > 0; }
   bool may_write() const { return outgoing_ && outgoing_.room() > 0; }
 

@@ -31,9 +31,7 @@ struct Candidate {
   Bytes bytes;
 };
 
-// The record that each rank publishes in the store before it has a link: its kernel, its network and
-// its addresses. Values and their encoding only. Mesh makes, publishes and reads the records; the
-// local rendezvous and RemoteLinks use the records.
+// The record that each rank publishes in the store before it has a link: its kernel, its network and its addresses.
 struct PeerRecord {
   // These fields are equal on all ranks of a host and come first in the message: a common prefix of
   // the host's records is sent once.
@@ -60,11 +58,10 @@ std::optional<std::vector<int32_t>> known_leaders(const std::vector<PeerRecord>&
 // Returns whether two ranks run on one kernel, possibly in different network namespaces.
 bool shares_kernel(const PeerRecord& one, const PeerRecord& other);
 
-// The proofs that two ranks exchange when they open a link. A proof shows that its sender has the job's
-// secret, and is valid for one job, generation, pair of ranks and pair of nonces. The handshake and the
-// local rendezvous make and check proofs. Pure.
 using Nonce = std::array<std::byte, 32>;
 
+// Makes the proofs that two ranks exchange when they open a link. A proof shows that its sender has the job's secret,
+// and is valid for one job, generation, pair of ranks and pair of nonces. Pure.
 struct Credentials {
   std::string job;
   int32_t generation = 0;
@@ -98,7 +95,7 @@ class Handshake final {
  public:
   enum class State {
     kConnecting,
-    kExpecting,  // waits for the peer's hello, as a dialler also for its proof
+    kExpecting,  // waits for the peer's hello; a dialler also for the peer's proof
     kProven,     // dialler: may choose(); acceptor: may confirm()
     kWaiting,    // dialler: chosen, waits for the byte; acceptor: waits for the dialler's proof
     kOpen,       // the owner may take() the socket

@@ -27,7 +27,7 @@ void HostLinks::silence_doorbell() {
   [[maybe_unused]] const ssize_t got = ::read(doorbell(), &count, sizeof count);
 }
 
-// Stores pieces of a message in the receiver's cells; returns true when all pieces are stored.
+// Stores pieces of a message in the receiver's cells. Returns whether all pieces are stored.
 bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
   RankBlock& block = region_->rank(to);
   bool pushed = false;

@@ -1,6 +1,6 @@
-// One rank's links to the ranks on its own host: mailboxes, the sleep state and the end of each rank,
-// and the cause of a failure. Owns the shared-memory region and the doorbells. The mesh owns
-// HostLinks; the mesh and the collective algorithms call it. One caller at a time; never waits.
+// One rank's links to the ranks on its own host: mailboxes, the sleep state and the end of each rank, and the cause of
+// a failure. Owns the shared-memory region and the doorbells. The mesh owns HostLinks. One caller at a time; never
+// waits.
 #pragma once
 
 #include <deque>

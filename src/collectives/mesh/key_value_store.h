@@ -42,9 +42,6 @@ class KeyValueStore {
   }
 };
 
-// Formats the error about ranks that have not arrived in time. Two callers: the runtime, when it
-// compares backends during hvd.init, and Mesh, when it connects the ranks. Stateless.
-
 // Maximum number of ranks that the error names; time limit of the last check of each rank.
 constexpr size_t kMostNamed = 8;
 constexpr double kLookAgainSeconds = 0.05;

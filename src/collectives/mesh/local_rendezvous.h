@@ -1,7 +1,6 @@
-// The local rendezvous of the ranks of one host. Over an abstract Unix socket, with a challenge in
-// both directions, the lowest rank (the leader) distributes the shared memory and the doorbells. Only a
-// rank that can connect to this socket is treated as a rank of this host. Mesh calls these functions, once in
-// hvd_init, and owns their result. The functions wait up to the deadline.
+// The local rendezvous of the ranks of one host. Over an abstract Unix socket, with a challenge in both directions, the
+// lowest rank (the leader) distributes the shared memory and the doorbells. Only a rank that can connect to this socket
+// is treated as a rank of this host. The functions block until the deadline at the latest.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@
 
 namespace hvd::collectives {
 
-// A member's message: its rank, a nonce, its proof.
+// A member's message to the leader.
 struct Application {
   int32_t rank = -1;
   Nonce nonce{};
@@ -36,11 +35,9 @@ struct Application {
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kOtherUser = "another user";
 
-// The leader's side of the local rendezvous: accepts connections of this user's processes, admits a
-// process that proves to be a rank of this host, and refuses any other. Limits the number and the
-// age of pending connections, so that no process can block the leader or use up its descriptors.
-// Owns the sockets of the peers until it returns them. receive_members creates and calls
-// LocalAcceptor, once in hvd_init; receive() waits up to the deadline.
+// The leader's side of the local rendezvous: accepts connections of this user's processes, admits a process that proves
+// to be a rank of this host, and refuses any other. Limits the number and the age of pending connections, so that no
+// process can block the leader or use up its descriptors. Owns the sockets of the peers until it returns them.
 class LocalAcceptor {
  public:
   // `members`: the ranks to admit. `interruption` interrupts the wait with kAborted.
@@ -131,7 +128,7 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
                                     const std::vector<PeerRecord>& records, int32_t rank, int heap,
                                     MemoryMap& map, Deadline deadline);
 
-// Encodes the leader's message to its members: the leader of each rank, which defines all groups.
+// Encodes the leader's message to its members: the leader of each rank of the job.
 Bytes encode_leaders(const std::vector<int32_t>& leaders);
 Result<std::vector<int32_t>> decode_leaders(ByteView bytes, size_t size);
 

@@ -38,7 +38,7 @@ struct MeshOptions {
   SharedHeap* heap = nullptr;         // memory that this process shares; may be null
   Interruption* interruption =
       nullptr;  // interrupts the wait for the ranks of this host; may be null
-  // Set only by tests that simulate several hosts in one process.
+  // Only tests set this member, to simulate several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;
   bool with_loopback = false;
@@ -141,8 +141,8 @@ class Mesh {
   uint32_t polls_ = 0;
 };
 
-// Shares the mesh of the built-in controller with the built-in backend of the same runtime. The controller
-// publishes a SharedMesh pointer under kMeshName.
+// The built-in controller publishes a pointer to its SharedMesh under kMeshName, for the built-in backend of the same
+// runtime.
 using SharedMesh = std::shared_ptr<Mesh>;
 constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
 // The name under which the runtime publishes the SharedHeap of its process.

@@ -180,8 +180,8 @@ size_t PeerStream::write_parts(std::span<const ByteView> parts) {
   return wrote(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-// Returns the bytes whose records the socket has accepted completely. For an incomplete record, the
-// caller repeats the call, which sends the rest.
+// Returns the number of bytes whose records the socket has accepted completely. If a record is incomplete, the caller's
+// next call sends the rest.
 size_t PeerStream::write_records(std::span<const ByteView> parts) {
   RecordSealer& sealer = records_->sealer;
   size_t size = 0;

@@ -1,6 +1,5 @@
-// A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered; with keys, in
-// encrypted records. Owns the socket and does not interpret the bytes. RemoteLinks attaches the socket.
-// ControlStream sends frames over a PeerStream, and the collective algorithms send tensors. One caller at a time.
+// A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered. With keys, the stream carries
+// encrypted records. Owns the socket and does not interpret the bytes. One caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +40,7 @@ class RecordCipher {
   RecordCipher(const Digest& key, AesGcm::Direction direction, uint64_t first)
       : link_key_(key), direction_(direction), next_(first) {}
   bool is_used_up() const { return next_ == UINT64_MAX; }
-  // Returns the cipher for the next record and sets the record's number. Must not be called after the last number.
+  // Returns the cipher for the next record and sets the record's number. Call it only if is_used_up() is false.
   AesGcm& advance(uint64_t& number);
 
  private:
@@ -167,9 +166,7 @@ class PeerStream final {
   int end_reason_ = 0;
 };
 
-// Framed control messages over a peer stream, between ranks on two hosts. A frame is a length, a
-// kind and that many bytes of payload. Owns the peer stream and the bytes that wait to be written.
-// RemoteLinks owns and calls ControlStream, one caller at a time; never waits.
+// A frame consists of a length, a kind and that many bytes of payload.
 enum class FrameKind : uint8_t {
   kMessage = 1,
   kAbort = 2,    // the sender's links failed; payload: the lost rank or -1, the cause
@@ -204,6 +201,8 @@ class FrameReader {
   size_t end_ = kFront;
 };
 
+// Framed control messages over a peer stream, between ranks on two hosts. Owns the peer stream and the bytes that wait
+// to be written. One caller at a time; never waits.
 class ControlStream {
  public:
   ControlStream(net::EventLoop& loop, int32_t peer) : peer_stream_(loop, peer, 0) {}

@@ -1,7 +1,7 @@
-// One rank's TCP links to ranks on other hosts, opened on first use: one control stream per peer,
-// and peer streams per group for data. Dials all addresses of a peer at once and keeps the first that
-// proves its identity. When two ranks dial each other, the connection of the lower rank stays. Mesh
-// owns and calls RemoteLinks. One caller at a time; waits only in abort(), briefly.
+// One rank's TCP links to ranks on other hosts, opened on first use: one control stream per peer, and peer streams per
+// group for data. Dials all addresses of a peer at once and keeps the first that proves its identity. When two ranks
+// dial each other, the connection of the lower rank stays. Mesh owns RemoteLinks. One caller at a time; waits only in
+// abort(), briefly.
 #pragma once
 
 #include <deque>

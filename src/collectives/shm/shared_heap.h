@@ -70,8 +70,8 @@ class PeerHeaps {
   PeerHeaps(const PeerHeaps&) = delete;
   PeerHeaps& operator=(const PeerHeaps&) = delete;
 
-  // Returns the address of `bytes` of another rank's memory. The block stays mapped until
-  // kMostBlocks other blocks of this rank have been used since.
+  // Returns the address of `bytes` of another rank's memory. The block stays mapped until kMostBlocks other blocks of
+  // the same rank have been used.
   Result<std::byte*> reach(size_t local, const SharedHeap::Place& place, size_t bytes);
 
  private:

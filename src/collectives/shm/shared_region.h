@@ -152,9 +152,8 @@ class SubRegion {
   SubRegion(std::byte* base, size_t ranks, size_t chunk)
       : base_(base), ranks_(ranks), chunk_(chunk) {}
 
-  // Returns the bytes per slot and result, so that the buffers of all ranks fit into the caches and
-  // into the memory budget. With few ranks this is 512 KiB, the fastest for an allreduce of private
-  // memory.
+  // Returns the size of a slot and of the result, in bytes: small enough that the buffers of all ranks fit into the
+  // caches and into the memory budget. With few ranks this is 512 KiB, the fastest for an allreduce of private memory.
   static size_t chunk_for(size_t ranks) {
     constexpr size_t kLargest = 512 * 1024;
     constexpr size_t kSmallest = 16 * 1024;
@@ -170,10 +169,10 @@ class SubRegion {
   explicit operator bool() const { return base_ != nullptr; }
   std::byte* base() const { return base_; }
   size_t size() const { return size_for(ranks_, chunk_); }
-  // Returns the bytes of a slot that most operations use per step.
+  // Returns the number of bytes of a slot that most operations use in a step.
   size_t chunk() const { return std::min<size_t>(chunk_, 256 * 1024); }
-  // Returns the bytes of a slot that an allreduce of `total` bytes uses per step. A payload above 64 KiB has more than
-  // one chunk, so that ranks work in parallel.
+  // Returns the number of bytes of a slot that an allreduce of `total` bytes uses in a step. A payload above 64 KiB has
+  // more than one chunk, so that ranks work in parallel.
   size_t chunk_of(size_t total) const {
     constexpr size_t kLeast = 64 * 1024;
     const size_t half = (total / 2 + 4095) / 4096 * 4096;

@@ -27,10 +27,8 @@ std::string last_tls_error();
 Status use_certificate(SSL_CTX* context, const std::string& certificate);
 Status use_key(SSL_CTX* context, const std::string& key, const std::string& certificate);
 
-// TLS 1.3 with a key that both ends hold in advance (an external PSK: RFC 8446, section 2.2, and
-// RFC 9257), and with ephemeral Diffie-Hellman: no end needs a certificate, and a key that leaks
-// later does not decrypt earlier recordings. Clients and servers of src/net/tls use this key. Only
-// tls_*.cpp call these functions. Contexts and sessions are OpenSSL's.
+// TLS 1.3 with a key that both ends hold in advance (an external PSK: RFC 8446, section 2.2, and RFC 9257), and with
+// ephemeral Diffie-Hellman: no end needs a certificate, and a key that leaks later does not decrypt earlier recordings.
 
 // Makes clients of this context offer only the key, TLS 1.3 and one cipher suite.
 bool offer_shared_key(ssl_ctx_st* context, const Digest& key);

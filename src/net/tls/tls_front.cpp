@@ -79,7 +79,7 @@ Task<Status> AcceptedSocket::shake_hands() {
   }
 }
 
-// Sends as many encrypted bytes as the socket accepts. Returns true if the socket accepted all.
+// Sends as many encrypted bytes as the socket accepts without waiting. Returns whether it has accepted all.
 bool AcceptedSocket::flush(error_code& error) {
   Bytes more = tls_->session.take_output();
   if (tls_->output.empty()) {

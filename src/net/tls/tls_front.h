@@ -20,9 +20,8 @@ struct ssl_ctx_st;
 
 namespace hvd::net {
 
-// An accepted connection of a server, in plain text or by TLS. Owns the socket and the TLS session.
-// TlsFront or the server's acceptor makes the AcceptedSocket. At most one reader and one writer at a time. Lives on
-// the server's loop.
+// An accepted connection of a server, in plain text or by TLS. Owns the socket and the TLS session. At most one reader
+// and one writer at a time. Lives on the server's loop.
 class AcceptedSocket {
  public:
   // Makes a connection in plain text. The socket becomes non-blocking.
@@ -47,7 +46,7 @@ class AcceptedSocket {
   Task<Done> read_some(asio::mutable_buffer buffer);
   // Reads without waiting. Error would_block: no bytes have arrived yet.
   size_t try_read(asio::mutable_buffer buffer, error_code& error);
-  // Waits for bytes of the peer that try_read() has not read. These bytes may contain no content.
+  // Waits for bytes of the peer that try_read() has not read. These may be TLS records without content.
   template <typename Handler>
   void async_wait_read(Handler handler) {
     socket_.async_wait(StreamSocket::wait_read, std::move(handler));

@@ -114,7 +114,7 @@ Result<bool> TlsSession::shake_hands() {
 }
 
 Result<std::optional<size_t>> TlsSession::read(std::span<std::byte> buffer) {
-  // SSL_read() without input takes half as long as decrypting a short record.
+  // Without input, skip SSL_read(), which takes half as long as decrypting a short record.
   if (::BIO_ctrl_pending(incoming_) == 0 && ::SSL_has_pending(session_.get()) == 0 &&
       (::SSL_get_shutdown(session_.get()) & SSL_RECEIVED_SHUTDOWN) == 0) {
     return std::optional<size_t>();
@@ -172,7 +172,7 @@ void TlsSession::end() {
 }
 
 Bytes TlsSession::take_output() {
-  // Read with a size: BIO_reset() would zero the buffer up to its largest size so far.
+  // Do not use BIO_reset(), which zeroes the buffer up to its largest size so far.
   Bytes bytes(::BIO_ctrl_pending(outgoing_));
   if (!bytes.empty()) ::BIO_read(outgoing_, bytes.data(), static_cast<int>(bytes.size()));
   return bytes;

@@ -15,8 +15,8 @@ namespace hvd::net {
 
 class TlsStream {
  public:
-  // Runs the handshake. The server needs a certificate for `host` (a name or an address) from an
-  // authority of the options. kFailedPrecondition: the certificate is not trusted; has the reason.
+  // Runs the handshake. The server needs a certificate for `host` (a name or an address) from an authority of the
+  // options. kFailedPrecondition: the certificate is not trusted; the message has the reason.
   static Result<TlsStream> connect(BlockingStream stream, const std::string& host,
                                    const TlsOptions& options, Deadline deadline);
   // As in BlockingStream.
