@@ -30,7 +30,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The lease until the job sets its own lease: the job does so at once, or, for hosts that join, after some pings.
+// The lease until Prepare, which sets the job's lease. A host that joins may get pings for a long time before Prepare.
 constexpr double kFirstLeaseSeconds = 60;
 // If the loop wakes this long after its deadline, the agent was stopped.
 constexpr std::chrono::seconds kOverslept{1};
@@ -44,7 +44,7 @@ constexpr double kGiveUpSeconds = 10;
 // The same limit if all remaining processes are in state D (uninterruptible sleep).
 constexpr double kStuckSeconds = 1.5;
 
-// Returns the Ending after every process on the host got SIGTERM, which only schedulers send to all processes.
+// Returns the Ending for a SIGTERM that every process on the host got: only a scheduler signals all processes.
 Ending ended_with_all(const Environment& environment) {
   for (const auto& [name, variable] :
        {std::pair("Slurm", "SLURM_JOB_ID"), std::pair("PBS", "PBS_JOBID"),

@@ -1,6 +1,6 @@
 // The agent of one host. On the orders of its launcher, it prepares the host, starts and watches ranks, and relays
 // their output. The agent ends all its descendants when the launcher orders the end, when the launcher is silent for
-// longer than the lease, or when the link is lost. The agent's main() calls run(). One thread.
+// longer than the lease, or when the link is lost. One thread.
 #pragma once
 
 #include <optional>
@@ -38,13 +38,13 @@ namespace hvd::launcher {
 class Agent {
  public:
   // The signals of agent_signals() must be blocked. `folder`: for files of the job. `staging`: for a copy of the user's
-  // code. The agent's parent process removes the two folders. The agent's ranks end if `watchdog` reports that this
-  // process hangs.
+  // code. The guardian removes the two folders. The agent's ranks end if `watchdog` reports that this process hangs.
   Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
         std::string folder, std::string staging, Watchdog& watchdog);
   ~Agent();
 
-  // Runs until no process of the job is left; returns the exit status of the agent.
+  // Blocks until the launcher knows the end of the job, or the job has ended without a link. Returns the exit status of
+  // this process.
   int run();
 
  private:

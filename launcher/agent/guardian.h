@@ -1,6 +1,6 @@
 // The guardian process, the parent of the agent. The guardian waits for the agent's end, then kills all remaining
 // descendants of the agent, and ends. The guardian also kills an agent that hangs or is stopped for longer than its
-// lease. The agent detects the end of its guardian. The agent's main starts the guardian.
+// lease. The agent detects the end of its guardian.
 #pragma once
 
 #include <csignal>

@@ -151,8 +151,8 @@ Result<Options> parse(int argc, char** argv) {
   return options;
 }
 
-// Returns whether the options need TLS. Call before parse(), which reads the token, because a token can be read only
-// once.
+// Returns whether the options need TLS. Call before parse(): it reads the token, which the program with TLS must read,
+// and a token can be read only once.
 bool joins_by_tls(int argc, char** argv) {
   const auto has = [&](std::string_view flag) {
     return std::find(argv, argv + argc, flag) != argv + argc;

@@ -43,8 +43,8 @@ class PmixHelper {
   // Accepts connections after the call, if the ports are open and the launcher ordered PMIx. `store` is the store's
   // address for this host.
   void serve(const HostJob& job, const StartOrder& order, const std::string& store);
-  // Returns the variables by which a rank finds PMIx, and the other variables that MPI needs; empty without PMIx. Keeps
-  // the user's values of the latter.
+  // Returns the variables by which a rank finds PMIx, and other variables for MPI that the user has not set; empty
+  // without PMIx.
   Environment environment_of(const Environment& rank, const StartOrder& order) const;
 
   // Returns whether a rank has connected, and the helper has started.
@@ -61,7 +61,7 @@ class PmixHelper {
   void on_deadline();
 
  private:
-  // A port of 127.0.0.1 for ranks, and the helper's endpoint to which connections are relayed.
+  // A port of 127.0.0.1 for ranks. Connections are relayed to the helper's endpoint `server`.
   struct Port {
     UniqueFd listener;
     uint16_t number = 0;

@@ -1,6 +1,6 @@
-// Memory shared by the agent and its guardian: the agent stores the time until which it will run again, from which the
-// guardian detects that the agent hangs or is stopped. The agent's main() creates this memory before the fork. Needs no
-// locks.
+// Memory shared by the agent and its guardian: the agent stores the number of seconds within which it will run again.
+// After that time, the guardian treats the agent as hung. The agent's main() creates this memory before the fork. Needs
+// no locks.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class Watchdog {
   // The agent calls this whenever it runs, and must call it again within this number of seconds; 0: without a limit.
   void expect_within(double seconds);
 
-  // Returns the length of one turn of waiting. The guardian waits in such turns.
+  // Returns the length of one turn: the guardian waits in turns of this length.
   double turn_seconds() const;
   // Call after each turn of waiting. Returns whether the agent hangs. Counts turns instead of time, so that nothing is
   // counted while the guardian itself is stopped.

@@ -18,7 +18,7 @@ namespace asio = net::asio;
 constexpr uint64_t kStageWindow = 256 << 10;
 constexpr uint64_t kEnvironmentWindow = 1 << 20;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
-// Longer than kSuspendLimit, the launcher's longest wait for the slowest host: the launcher has stopped by then.
+// Longer than kSuspendLimit, the longest time that the launcher waits for its hosts before it stops itself.
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
 
 // Ignores the events of an abandoned host, whose ranks no longer matter.
@@ -27,7 +27,7 @@ class GivenUpHost : public AgentEvents {
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
   GivenUpHost(Consumed consumed, std::function<void()> on_end)
       : consumed_(std::move(consumed)), on_end_(std::move(on_end)) {}
-  // Output must be consumed, because an agent ends only after its ranks' output.
+  // Output must be consumed, because an agent sends Finished only after all output of its ranks.
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     consumed_(rank, stream, bytes.size());
   }

@@ -81,7 +81,7 @@ class EnvironmentFeed {
  public:
   virtual ~EnvironmentFeed() = default;
   virtual EnvironmentOffer offer() const = 0;
-  // Called when the host requests the files. Returns the source from which the host gets the files.
+  // Called when the host requests the files. Returns the source of the files.
   virtual EnvironmentSource join(const MasterCandidates& own) = 0;
   // Returns the pieces of the files from number `first` on.
   virtual NextPart parts(uint64_t first) = 0;
@@ -106,10 +106,9 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   AgentLink(const AgentLink&) = delete;
 
   // Waits for the agent's hello and sends the job to the agent. The agent checks everything that it can check before
-  // the start: for example the working directory, and the program on PATH. An error is one sentence about the host.
-  // The caller limits the time, and calls close(). `code`: called for the next piece, at the speed of the host.
-  // `package`, `environment`: each called once if the host requests the package, or the environment, that the job
-  // offers.
+  // the start: for example the working directory, and the program on PATH. An error is one sentence about the host. The
+  // caller limits the time by close(). `code`: called for the next piece, at the speed of the host. `package`,
+  // `environment`: called once, if the host requests them.
   net::Task<Status> prepare(HostJob job, NextPart code = {}, PackageParts package = {},
                             Environment environment = {});
   // Returns the reason why the link is lost, or ok.
@@ -125,7 +124,7 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   // Tests which addresses of rank 0's host the agent can reach. Takes a few seconds at most. The
   // result is empty if the link is lost; start() then reports the loss.
   net::Task<Reached> test_reachability(MasterCandidates candidates);
-  // Starts the ranks that prepare has checked.
+  // Starts the ranks, and waits for the agent's answer.
   net::Task<Status> start(StartOrder order);
   // Sends an order of protocol.h, which defines the agent's answers.
   void send(const Message& order);
@@ -136,12 +135,12 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   // Lets the agent use this py-spy for queries with stacks; `parts` is called once if the host has no copy.
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
   const LeasePings& pings() const { return pings_; }
-  // Requests that the agent pauses the lease before SIGTSTP stops the launcher. Returns when the agent has
-  // paused it, or an error after two seconds. The link renews the lease three seconds after the call, or later as soon
-  // as the launcher runs again.
+  // Requests that the agent suspends the lease, before SIGTSTP stops the launcher. Returns ok when the agent has
+  // suspended it, or an error after two seconds. The link renews the lease three seconds after the call, or later as
+  // soon as the launcher runs again.
   net::Task<Status> suspend();
-  // After Finished: returns when the agent knows that its last message has arrived, and has ended the
-  // link. Otherwise returns at once. The caller limits the time, and calls close().
+  // After Finished: returns when the agent knows that its last message has arrived, and has ended the link. Otherwise
+  // returns at once. The caller limits the time by close().
   net::Task<void> wait_for_end();
   // Drops the link. The agent then ends all ranks. No event follows.
   void close();

@@ -1,6 +1,5 @@
-// The frames of one link: parses incoming frames, and queues outgoing frames by urgency. Owns the duplex
-// stream, the parser and the queue. Does not decode messages. AgentLink owns and calls it. Lives on the
-// launcher's loop.
+// The frames of one link: parses incoming frames, and queues outgoing frames by urgency. Owns the duplex stream, the
+// parser and the queue. Does not decode messages. AgentLink owns this object. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>
@@ -71,17 +70,17 @@ class LeasePings {
   LeasePings(const net::asio::any_io_executor& executor, Callbacks callbacks)
       : timer_(executor), callbacks_(std::move(callbacks)) {}
 
-  // Sends pings until stop(), often enough for a lease of `lease_seconds` (0: no lease). Returns an error if the
-  // agent does not answer the consecutive pings of `host_timeout_seconds`.
+  // Sends pings until stop(), often enough for a lease of `lease_seconds` (0: no lease). Returns an error if the agent
+  // does not answer for `host_timeout_seconds`, measured by the number of pings.
   net::Task<Status> run(double host_timeout_seconds, double lease_seconds);
   void on_received();
   bool is_unanswered() const { return unanswered_ > 0; }
-  // Returns the time for which the oldest unanswered ping has waited.
+  // Returns the time since the oldest unanswered ping, as of the last ping.
   double silence_seconds() const { return silence_seconds_; }
-  // Returns by how much the last ping was late, or the next ping is late, because this process was stopped or blocked,
-  // or its machine slept.
+  // Returns how late the last ping was, or the next ping already is, in seconds. A ping is late if this process was
+  // stopped or blocked, or its machine slept.
   double standstill_seconds() const;
-  // Sends the next ping this time after the call.
+  // Delays the next ping until this time after the call.
   void hold_back(Clock::duration time);
   void stop();
 

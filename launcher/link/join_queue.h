@@ -24,8 +24,8 @@ namespace hvd::launcher {
 
 class JoinQueue : public Spawner {
  public:
-  // Maximum number of callers that have not yet proved to hold the token, in addition to one for each wanted host.
-  // Limited to a quarter of the file descriptors.
+  // Maximum number of connections whose agents have not yet proved that they hold the token, in addition to one for
+  // each wanted host. Limited to a quarter of the file descriptors.
   static constexpr size_t kMostUnproven = 512;
 
   // Hosts with these names; without names, any hosts that have `slots` slots in total.
@@ -42,12 +42,12 @@ class JoinQueue : public Spawner {
             const Secret& token, JobIdentity identity, Wanted wanted);
   ~JoinQueue() override;
 
-  // Returns when all wanted hosts have joined. Later agents are refused; if the queue stays open, they
-  // wait until spawn() takes them or close() ends them.
+  // Waits until all wanted hosts have joined, or returns an error after `seconds`. Later agents are refused. If the
+  // queue stays open, they wait until spawn() takes them or close() ends them.
   net::Task<Status> wait(double seconds);
   // `changed` is called when an agent has joined, or, after wait(), has gone.
   void on_hosts(std::function<void()> changed) { notify_ = std::move(changed); }
-  // Call when the agent that spawn() took has ended or will end: another agent may then join under its name.
+  // Forgets the agent that spawn() took under this name. Call when that agent has ended or will end.
   void remove(const std::string& name);
   // Ends the waiting agents.
   void close();

@@ -37,7 +37,7 @@ SessionKey random_key() {
   return key;
 }
 
-// Reads the offer of the new agent process, or of the agent to which it has passed the connection.
+// Reads the agent's offer to resume, or an error from the new agent process.
 net::Task<Result<Resume>> read_offer(Duplex& connection) {
   const auto message = co_await read_message(connection);
   if (!message.ok()) co_return message.status().with_context("the new agent process");

@@ -32,8 +32,8 @@ namespace hvd::launcher {
 // The source of another connection to the same agent.
 struct Reconnection {
   std::string host = {};  // for log messages
-  // Runs the command again that started the agent. `is_silent`: the current connection is silent, and so may be others
-  // over the same ssh connection. Null: this launcher cannot open another connection.
+  // Runs the command that started the agent once more. `is_silent`: the current connection is silent, and other
+  // connections over the same ssh connection may be silent too. Null: this launcher cannot open another connection.
   std::function<net::Task<Result<std::unique_ptr<Duplex>>>(bool is_silent)> respawn = {};
   // The agent connects to the launcher: resume() receives the connection.
   bool is_by_agent = false;
@@ -59,8 +59,8 @@ class ResumableDuplex : public Duplex {
   class Running;
   const SessionId& session() const;
   std::weak_ptr<Running> running() const { return running_; }
-  // Continues the stream over a connection on which the agent of this session offers to resume, instead of
-  // the older connection. After an error, the caller keeps `connection`.
+  // Continues the stream over `connection`, on which the agent of this session offers to resume. Closes the older
+  // connection. After an error, the caller keeps `connection`.
   static net::Task<Status> resume(std::shared_ptr<Running> running,
                                   std::unique_ptr<Duplex>& connection, Resume offer,
                                   Nonce of_launcher);

@@ -44,7 +44,7 @@ bool start_thread(F run) {
   }
 }
 
-// Replies to commands that a job of constant size does not support.
+// Returns the reply to a command that a job of constant size does not support; empty for other commands.
 std::string refusal(const std::string& command) {
   constexpr std::array<std::pair<const char*, const char*>, 4> kRefused = {
       {{"spawn", "spawn_result"},
@@ -143,7 +143,7 @@ Result<std::string> PmiServer::answer(Client& client, const PmiCommand& command)
   if (name == "get") return get(client, command);
   if (name == "barrier_in") {
     HVD_RETURN_IF_ERROR(enter_barrier(client));
-    return std::string();  // the last client to enter sends the reply to all clients
+    return std::string();  // meet() sends the reply to all clients
   }
   if (name == "finalize") {
     HVD_RETURN_IF_ERROR(finish(client));

@@ -1,7 +1,7 @@
 // Serves PMI-1, which MPICH uses, to the ranks of one host. Ranks' values are sent to other hosts at a barrier, by
 // PmixFences. If a client ends before it finalizes, its MPI program fails: barriers fail on all hosts. Listens at a
-// Unix socket, to which the agent relays connections of the job's user, since PMI-1 has no authentication. pmix_server
-// creates one server and never destroys it. Each connection has a thread, which may block.
+// Unix socket. The agent relays connections of the job's user to this socket, since PMI-1 has no authentication.
+// pmix_server creates one server and never destroys it. Each connection has a thread, which may block.
 #pragma once
 
 #include <functional>

@@ -31,8 +31,7 @@
 namespace hvd::launcher {
 namespace {
 
-// State for the callbacks, to which PMIx passes no user pointer. Created before the first callback
-// and never destroyed.
+// State for the callbacks: PMIx passes them no user pointer. Created before the first callback and never destroyed.
 struct ServedJob {
   Mutex mutex;
   std::unique_ptr<PmixFences> fences HVD_GUARDED_BY(mutex);        // set once

@@ -42,7 +42,7 @@ Status take_count(std::string_view flag, std::string_view text, size_t& count) {
   return {};
 }
 
-// Parses "slot" or "ppr:N:numa", each with ":PE=N" behind it.
+// Parses "slot" or "ppr:N:numa", each with an optional ":PE=N".
 Status take_map(const std::string& text, BindingChoice& choice, bool& has_cores) {
   std::vector<std::string> words = split(to_lower(text), ':');
   if (words.back().starts_with("pe=")) {
@@ -112,7 +112,7 @@ Result<BindingChoice> parse_binding(
     has_cores = true;
   }
   choice.is_one_thread = value_of("no_smt") == "1";
-  // As in mpirun, a number of cores or of ranks per node implies its object.
+  // As in mpirun, a number of cores implies "core", and a number of ranks per node implies "numa".
   if (has_cores) choice.object = kCore;
   if (!has_cores && choice.ranks_per_node != 0) choice.object = kNuma;
   if (!object.empty()) {

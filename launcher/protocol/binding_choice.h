@@ -1,6 +1,6 @@
-// The CPUs to which the user binds the ranks of a host: --bind-to and the flags beside it. The default, none, leaves a
-// rank all CPUs of its agent. The launcher parses the settings to refuse wrong ones before it reaches a host; the agent
-// parses the same settings from the job's variables. Pure.
+// The CPUs to which the user binds the ranks of a host: --bind-to and the related flags. By default (none), a rank may
+// use all CPUs of its agent. The launcher parses the settings first, so that it refuses wrong ones before it reaches a
+// host. The agent parses them again, from the job's variables. Pure.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@
 
 namespace hvd::launcher {
 
-// Among the versions in Prepared, the key for a line for each rank of the host, with --report-bindings.
+// The key in Prepared::versions for the bindings of the host's ranks, one line for each rank (--report-bindings).
 inline constexpr const char* kBindings = "bindings";
-// The key for a sentence about ranks that --bind-to did not bind as it was asked.
+// The key for a sentence about ranks that are not bound as --bind-to requests.
 inline constexpr const char* kBindingRemark = "binding remark";
 
 enum class BindingObject { kNone, kAuto, kNuma, kSocket, kGpu, kCore, kCpuList };
@@ -23,7 +23,7 @@ enum class BindingObject { kNone, kAuto, kNuma, kSocket, kGpu, kCore, kCpuList }
 struct BindingChoice {
   BindingObject object = BindingObject::kNone;
   std::vector<std::vector<int>>
-      lists{};  // --cpu-list: the CPUs of each local rank, used again in turn
+      lists{};  // --cpu-list: the CPUs of each local rank; more ranks start again at the first list
   size_t cores_per_rank = 1;
   size_t ranks_per_node = 0;   // ppr:N:numa; 0: ranks fill the host evenly
   bool is_one_thread = false;  // --no-smt: one hardware thread of each core
@@ -33,8 +33,8 @@ struct BindingChoice {
 Result<BindingChoice> parse_binding(
     const std::function<std::string(std::string_view key)>& value_of);
 
-// Returns the environment without the variables of these settings. Only the agent reads them; a horovodrun inside of a
-// rank binds by flags of its own.
+// Returns the environment without the variables of these settings. Only the agent needs them: a horovodrun that a rank
+// starts must not inherit them.
 Environment without_binding(Environment environment);
 
 // Returns "0-3,8" for the CPUs 0, 1, 2, 3 and 8, as the kernel writes them. `cpus` is in ascending order.

@@ -1,6 +1,5 @@
-// Finds the file that starts a command on this host. A Python script needs no interpreter before it, and a
-// missing script is an error before any process starts. Reads the file system and changes nothing. Any
-// thread.
+// Finds the file that starts a command on this host. A command may begin with a Python script. A missing script is
+// found before any process starts. Reads the file system and changes nothing. Any thread.
 #pragma once
 
 #include <optional>
@@ -15,11 +14,10 @@ namespace hvd::launcher {
 
 struct CommandFile {
   std::string path;  // path of the file to execute
-  // The arguments with the program's name; for NAME.py, with Python before it.
+  // The program's name and its arguments. If Python runs NAME.py, Python's path comes first.
   std::vector<std::string> command;
 };
 
-// The context in which the command runs.
 struct CommandPlace {
   std::string working_directory;
   std::string search_path;
@@ -28,10 +26,10 @@ struct CommandPlace {
   bool lacks_stage = false;      // the script may exist only on other hosts; --stage would copy it
 };
 
-// Finds the file of a command. A first word NAME.py is a file in the working directory, or else on the search path. A
-// file with execute permission and "#!", or on the search path, is executed directly; another file by the Python of the
-// active environment, of horovodrun's environment, or on the search path. An error also names a missing script after
-// python3 or sh.
+// Finds the file of a command. A first word NAME.py is a file in the working directory, or else on the search path. The
+// file is executed directly if it has execute permission and "#!", or if it is on the search path. Otherwise,
+// python_for_scripts() executes it. Also returns an error if the script in the arguments of Python or of a shell is
+// missing.
 Result<CommandFile> find_command(const std::vector<std::string>& command,
                                  const CommandPlace& place);
 

@@ -1,5 +1,5 @@
-// The launcher's requests to one host's agent, and the agent's replies. Data only, shared by both
-// ends of the link. Members are sent in their order; HostJob lists those that are sent.
+// The launcher's requests to one host's agent, and the agent's replies. Data only, shared by both ends of the link.
+// HostJob::fields() lists the members that are sent.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// The key, among the versions in Prepared, for the path of the Python that runs the program.
+// The key in Prepared::versions for the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
 // The keys for a host whose ranks use a copy of the launcher's package or of the environment of --stage-env. Each
@@ -38,14 +38,14 @@ inline constexpr const char* kBinding = "bound cores";
 // reconnects.
 inline constexpr double kSurviveSeconds = 60;
 
-// After this time without a byte from the other end, a link opens another connection, and uses the
-// current connection until then: after a network outage, TCP may send nothing for as long as the outage
-// lasted. `limit_seconds`: the silence after which this end gives up.
+// Returns the seconds without a byte from the other end after which a link opens another connection: after a network
+// outage, TCP may stay silent for as long as the outage lasted. The link uses the current connection until then.
+// `limit_seconds`: the silence after which this end gives up.
 inline double replace_link_after(double limit_seconds) {
   return std::clamp(limit_seconds / 3, 2.0, 15.0);
 }
-// If a link breaks after this much silence, for example by ssh's ServerAliveInterval, the other end
-// may not have noticed, and does not expect another connection.
+// After this many seconds of silence, one end may close the connection (ssh's ServerAliveInterval) without the other
+// end's knowledge. The other end then does not expect another connection.
 inline constexpr double kUnnoticedSeconds = 5;
 
 struct RankSpec {
@@ -96,15 +96,14 @@ struct HostJob {
   double lease_seconds = 45;
   // The launcher considers the host lost after this time without a reply; 0: the heartbeat timeout. Not sent.
   double host_timeout_seconds = 0;
-  // Set if another host may replace this host: after this time without the launcher, the agent stops
-  // its ranks, and it kills them without grace after the heartbeat timeout. 0: this host is never
-  // replaced.
+  // Set if another host may replace this host. After this many seconds of the launcher's silence, the agent stops its
+  // ranks (SIGSTOP). After the heartbeat timeout, it kills them without grace. 0: this host is never replaced.
   double hold_after_seconds = 0;
   bool is_staged = false;         // the host has a copy of the code (--stage)
   std::string staged_path;        // path in the copy that PYTHONPATH gets
   bool insecure_compat = false;   // the ranks may be Horovod's own workers
   double kill_grace_seconds = 5;  // time between the end signal and SIGKILL
-  // The time that the agent of an elastic job waits after SIGTERM while its ranks leave; 0: no wait.
+  // The seconds that the agent of an elastic job waits after SIGTERM for its ranks to leave; 0: no wait.
   double leave_grace_seconds = 0;
   int end_signal = 15;  // SIGTERM or SIGINT: the ranks of a job that ends get it
   static auto fields(auto& job) {
@@ -117,8 +116,8 @@ struct HostJob {
   }
 };
 
-// Returns the shortest silence after which one end of the host's link gives up, as far as this end knows; 0: neither
-// end gives up.
+// Returns the shortest silence, in seconds, after which one end of the host's link gives up; 0: neither end gives up.
+// The agent does not know host_timeout_seconds.
 inline double shortest_silence(const HostJob& job) {
   double shortest = 0;
   for (const double limit : {job.lease_seconds, job.host_timeout_seconds, job.hold_after_seconds}) {
@@ -136,7 +135,7 @@ struct MasterCandidates {
   std::vector<std::pair<std::string, std::string>> addresses;
 };
 
-// The candidate addresses that a host can reach, each with the host's interface for it.
+// The candidate addresses that a host can reach, each with the interface that the host uses.
 using Reached = std::vector<std::pair<std::string, std::string>>;
 
 // Data for ranks that is only known when they start: the master endpoint.
@@ -160,7 +159,7 @@ struct RankExit {
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or
   // since the last exit with this flag.
   bool out_of_memory = false;
-  // Rank 0 has failed, and a process of this user, who is not the job's user, listens at MASTER_PORT.
+  // The other user whose process listens at MASTER_PORT, after rank 0 has failed.
   std::optional<uint32_t> master_port_user = {};
   // The limit RLIMIT_CPU in seconds, if the kernel ended the rank because of it; else 0.
   uint64_t cpu_seconds = 0;

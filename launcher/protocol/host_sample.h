@@ -1,6 +1,5 @@
-// Values of ranks, which an agent reads when the launcher requests them (TakeSample). HostSample
-// has a list for each group of values, by rank; the list of a group that was not requested is
-// empty. To add an observation, add a field here. Pure.
+// Values of ranks, which an agent reads when the launcher requests them (TakeSample). HostSample has a list for each
+// group of values. The list is empty if the group was not requested. To add an observation, add a field here. Pure.
 #pragma once
 
 #include <cstdint>
@@ -151,7 +150,7 @@ struct StepSample {
 struct RankSteps {
   int32_t rank = 0;        // number of the rank's process in the plan
   int32_t world_size = 0;  // number of the ranks that communicate
-  uint64_t ended = 0;      // steps, with equal numbers on each rank
+  uint64_t ended = 0;  // number of steps that have ended; a step has the same number on all ranks
   std::vector<StepSample> last{};
   // Microseconds: the sums over all steps.
   uint64_t total = 0, total_waited = 0;

@@ -1,4 +1,4 @@
-// The variables with which other launchers pass a process its rank. Pure.
+// The environment variables with which other launchers pass a process its rank. Pure.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// Decides whether a signal from outside the job must be forwarded to the ranks. A scheduler may signal every
-// process of the host, including the ranks, or only the launcher, the watchdog or the agent. The agent owns
-// this object and passes the time. Pure.
+// Decides whether a signal from outside the job must be forwarded to the ranks. A scheduler may signal every process of
+// the host, including the ranks, or only the launcher, the guardian or the agent. The agent owns this object and passes
+// the time. Pure.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@ namespace hvd::launcher {
 
 // The launcher and the processes of a host get the same signal at slightly different times, at most this far apart.
 constexpr std::chrono::milliseconds kSameSignalFor{250};
-// On a busy host, the watchdog or the agent may get the signal this much later than the other process.
+// On a busy host, the guardian and the agent may get the same signal this far apart.
 constexpr std::chrono::milliseconds kLoneSignalFor{1000};
 
 struct OutsideSignal {
   int number = 0;
   bool is_launchers = false;  // the launcher got the signal, with an agent or alone
-  // The watchdog and the agent both got the signal. Their sessions differ, so the sender has signalled every process of
-  // the host, also the ranks.
+  // The guardian and the agent both got the signal. Their sessions differ: the sender has signalled every process of
+  // the host, including the ranks.
   bool has_reached_ranks = false;
 };
 
@@ -28,9 +28,8 @@ class OutsideSignals {
  public:
   enum class Target { kLauncher, kGuardian, kAgent };
 
-  // Records that the target got this signal.
   void add(int number, Target target, Clock::time_point now);
-  // Returns each signal once: when watchdog and agent have both reported it, or when its waiting time is over.
+  // Returns each signal once: when guardian and agent have both got it, or when its waiting time is over.
   std::vector<OutsideSignal> take(Clock::time_point now);
   // Returns the next time at which to call take().
   Deadline deadline() const;

@@ -33,7 +33,6 @@ Result<std::vector<PackageFile>> parse_package_list(std::string_view text,
                                                     uint64_t most = kMostPackageBytes);
 // Returns the first 32 hexadecimal digits of the hash of the list.
 std::string package_name(std::string_view list);
-// Returns the sum of all file sizes.
 uint64_t size_of_package(const std::vector<PackageFile>& files);
 
 }  // namespace hvd::launcher

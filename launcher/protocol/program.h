@@ -1,6 +1,5 @@
 // Finds the file of a command's program on this host, or the reason why the program cannot run, before any process
-// starts. The agent checks the ranks' program with it, and `--check-build` finds Python with it. Reads the file system
-// and changes nothing. Any thread.
+// starts. Reads the file system and changes nothing. Any thread.
 #pragma once
 
 #include <string>

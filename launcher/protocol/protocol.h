@@ -1,7 +1,7 @@
-// The control messages between launcher and agent: structs, and their encoding as the payload of
-// kControl frames. Output and store connections are separate streams. AgentLink in the launcher,
-// and Agent, send and receive them. To add a message, add a struct here, a member of Message, and a function of the
-// receiver (Agent::execute, AgentLink::receive). Pure.
+// The control messages between launcher and agent: structs, and their encoding as the payload of kControl frames.
+// Output and store connections are separate streams. AgentLink in the launcher and class Agent send and receive the
+// messages. To add a message, add a struct here, a member of Message, and a function of the receiver (Agent::execute,
+// AgentLink::receive). Pure.
 #pragma once
 
 #include <array>
@@ -62,8 +62,8 @@ struct Prepare {
   uint32_t output_credit = 0;  // granted at once to each output stream
   uint32_t store_credit = 0;   // granted at once to each store connection
 };
-// Answers EnvironmentWanted: the files of the environment. Answered by EnvironmentFilesWanted, or
-// by Prepared if the host has that environment.
+// Answers EnvironmentWanted: the files of the environment. Answered by EnvironmentFilesWanted, or by Prepared if the
+// host has the environment already.
 struct EnvironmentOffer {
   static constexpr MessageType kType{43, "an environment", Sender::kLauncher};
   std::string list;    // package_list.h
@@ -105,8 +105,9 @@ struct Input {
 struct End {
   static constexpr MessageType kType{9, "an order to end", Sender::kLauncher};
   double grace_seconds = 0;
-  // The signal that ended the launcher, SIGTERM or SIGHUP, or 0. Before the end signal, ranks get a SIGHUP that they
-  // lack. Ranks that have already got SIGTERM get no end signal. All have the job's grace.
+  // The signal that ended the launcher, SIGTERM or SIGHUP, or 0. Ranks that lack the launcher's SIGHUP get it before
+  // the end signal. Ranks that have already got SIGTERM get no end signal. The grace is then
+  // HostJob::kill_grace_seconds.
   int32_t signal = 0;
 };
 // Ends one rank, as End does for all. Exited follows, and the other ranks of the host continue.
@@ -137,13 +138,13 @@ struct TakeSample {
   uint32_t number = 0;  // identifies the request in the answer
   SampleGroups groups;
 };
-// Requests the place in the code of a rank for which other ranks wait. Answered by Sampled, without a
-// place if the agent cannot read the place in time.
+// Requests the place of a late rank in its code, while other ranks wait for it. Answered by Sampled, without a place if
+// the agent cannot read the place in time.
 struct InspectLate {
   static constexpr MessageType kType{70, "a question where a late rank is", Sender::kLauncher};
   uint32_t number = 0;  // identifies the request in the answer
   int32_t rank = 0;
-  uint32_t late_microseconds = 0;  // in a step
+  uint32_t late_microseconds = 0;  // time by which the rank is late in each step
 };
 // The wait per step of the rank that waits longest in the job: the median of the last steps. For StepLog.
 struct LongestWait {
@@ -254,7 +255,7 @@ inline constexpr std::array<std::string_view, 3> kParallelLibraries = {"PyTorch"
 // except `left_behind`.
 struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
-  // A sentence about processes that could not be ended and files that went with a staged copy; or empty.
+  // A sentence about processes that could not be ended and files that were deleted with a staged copy; or empty.
   std::string left_behind;
   // Whether the ranks seem to work independently of each other. 0: no, or unknown. 1: yes, the Python program's sources
   // contain no word about ranks. From 2: yes, although the program has loaded this kParallelLibraries entry.
@@ -299,7 +300,7 @@ struct ExecResult {
 struct Pong {
   static constexpr MessageType kType{11, "a pong", Sender::kAgent};
   uint64_t number = 0;
-  // The launcher's silence after which the agent has stopped its ranks, or will end them next; 0: the ranks run.
+  // Seconds of the launcher's silence, if the agent has stopped its ranks, or ends them next; 0: the ranks run.
   double silent_seconds = 0;
 };
 struct Suspended {
@@ -342,9 +343,9 @@ struct Failed {
   std::string sentence;
 };
 
-// Sent only on a link that the agent dialled, before its hello: the launcher's challenge, the agent's answer, the
-// launcher's own proof. See token_proof.h. All releases use the same bytes for these three messages, for Failed and for
-// the first field of AgentHello, so that they can refuse each other.
+// These three messages are sent only on a link that the agent dialled, before AgentHello: the launcher's challenge, the
+// agent's answer, and the launcher's own proof. See token_proof.h. All releases use the same bytes for these three
+// messages, for Failed and for the first field of AgentHello, so that they can refuse each other.
 struct Challenge {
   static constexpr MessageType kType{15, "a challenge", Sender::kOpening};
   Nonce nonce{};

@@ -1,5 +1,5 @@
-// A record: a size of four bytes, followed by the message. The socket of `horovodrun exec` and the
-// log of a job contain records. A connection without a queue of frames carries single frames. Pure.
+// A record: a size of four bytes, followed by the message. The socket of `horovodrun exec` and the log of a job contain
+// records. Pure.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ inline Result<std::optional<Message>> take_record(std::string_view& bytes) {
   return std::optional<Message>(std::move(message));
 }
 
-// Returns a message as a single frame.
+// Returns a message as a single frame, for a connection without a queue of frames.
 inline Bytes framed(const Message& message) {
   net::FrameWriter writer;
   writer.put({}, encode(message), net::Urgency::kControl);

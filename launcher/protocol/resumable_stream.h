@@ -27,7 +27,7 @@ namespace hvd::launcher {
 
 class ResumableStream {
  public:
-  // The number of bytes that the stream keeps until they are acknowledged.
+  // The maximum number of unacknowledged bytes that the stream keeps.
   static constexpr size_t kMostKept = 1 << 20;
   static constexpr size_t kMostInRecord = 64 << 10;
   static constexpr size_t kRecordHeader = 12;
@@ -53,7 +53,6 @@ class ResumableStream {
   // Handles bytes from the connection. Removes the records' headers in place, and returns the
   // number of stream bytes, which then lie at the front. An error is final.
   Result<size_t> receive(std::span<std::byte> bytes);
-  // Returns whether the peer has ended the stream.
   bool has_ended() const { return is_end_announced_ && left_ == 0; }
 
   // Before the first record of another connection, the agent offers to resume the session, and the

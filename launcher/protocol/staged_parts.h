@@ -64,10 +64,10 @@ class StagedParts {
 };
 
 // The records with which one host's agent sends an environment's files to another's, over a separate connection: the
-// server's challenge, the client's request, and then the server's records, each with a StagePart.
-// Client and server have a key of the job, which the launcher sent over its links. The request proves the client's
-// knowledge of the key before the server acts on the request. Each record is sent unencrypted, with a tag (HMAC-SHA256)
-// that covers its sequence number. The nonces of client and server make each connection's key unique.
+// server's challenge, the client's request, and then the server's records, each with a StagePart. Client and server
+// have a key of the job, which the launcher sent over its links. The request proves the client's knowledge of the key
+// before the server acts on the request. Each record is sent unencrypted, with a tag (HMAC-SHA256) that covers its
+// sequence number. The nonces of client and server make each connection's key unique. Pure.
 
 // On the wire: the nonce with which the launcher identifies the server (MasterCandidates), and this connection's nonce.
 inline constexpr size_t kChallengeSize = 2 * sizeof(Nonce);
@@ -82,7 +82,6 @@ Bytes make_part_request(const Digest& key, const PartNonces& nonces);
 std::optional<Nonce> check_part_request(const Digest& key, const Nonce& of_server,
                                         ByteView request);
 
-// Returns the key for the records of one connection.
 HmacKey part_key(const Digest& key, const PartNonces& nonces);
 
 class PartSealer {

@@ -24,7 +24,7 @@ Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agen
                   std::string_view name);
 Proof prove_launcher(ByteView token, const Nonce& of_launcher, const Nonce& of_agent);
 
-// Compares two proofs in a time that does not depend on the position of the first difference, and thus reveals nothing.
+// Takes the same time wherever the proofs differ, so that the time reveals nothing about a proof.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace hvd::launcher

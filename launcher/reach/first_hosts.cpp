@@ -111,7 +111,7 @@ class Wait {
   net::Task<Status> wait() {
     if (discovery_) {
       auto first = co_await discovery_->first();
-      // After a failure of a later run of the script, the hosts of its last answer remain.
+      // If the script fails for a job that begins again, the hosts of its last answer remain.
       if (!first.ok() && signal_ == 0 && history_ == nullptr) co_return first.status();
       if (first.ok()) take(*std::move(first));
       discovery_->watch([this](const std::vector<Host>& hosts) {

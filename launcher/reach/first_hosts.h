@@ -1,5 +1,5 @@
 // Waits for the hosts with which an elastic job begins, or begins again: runs the discovery script until it names
-// enough slots. run_attempts calls it before a launch. Blocks the caller's thread, and uses its own loop.
+// enough slots. Blocks the caller's thread, and uses its own loop.
 #pragma once
 
 #include <vector>
@@ -22,10 +22,8 @@ Result<FirstHosts> wait_for_first_hosts(const Options& options);
 // Returns the hosts for the next launch of the job with this history, with slots for at least --min-np ranks.
 Result<FirstHosts> wait_for_next_hosts(const Options& options, JobHistory& history);
 
-// Queries the agents of hosts for their GPUs and cores before the plan is made, for --slots-per-host gpu. Starts no
-// rank. Blocks until all agents have answered.
-
-// Returns the chosen hosts. If the user has given no number of slots for a host, its agent counts the slots.
+// Returns the chosen hosts. If the user has given no number of slots for a host, its agent counts the GPUs or cores
+// (--slots-per-host). Blocks until all agents have answered. Starts no rank.
 Result<std::vector<Host>> choose_hosts_with_slots(const Options& options);
 
 }  // namespace hvd::launcher

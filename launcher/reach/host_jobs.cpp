@@ -233,7 +233,7 @@ HostJob HostJobs::job_of(const HostRun& host, bool is_local) {
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;
   job.environment = environment_of(shared, is_local);
-  std::vector<int> readers;  // programs that answer a question read no input
+  std::vector<int> readers;  // the program of --check-build reads no input
   if (!is_question(options_)) readers = input_readers(options_.settings, hosts_.size());
   for (const RankRun* rank : host.ranks()) {
     Environment own = place_of(*rank);

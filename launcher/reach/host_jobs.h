@@ -1,6 +1,6 @@
 // Builds the input of each host's agent: how to reach the host, the command, its directory, the staged code and the
 // ranks' environment. Owns the settings that it has read from this machine. Opens no connection. JobLaunch owns this
-// object; HostStartup calls it. Lives on the launch's thread.
+// object. Lives on the launch's thread.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class HostJobs {
   // Returns the shortest lease of all hosts.
   double lease_seconds() const { return methods_.silence().lease_seconds; }
   double host_timeout(const HostRun& host) const { return silence_of(host).host_timeout_seconds; }
-  // After this many seconds without a message from a host, its agent has ended its ranks.
+  // Returns the seconds without a message from a host after which its agent has surely ended its ranks.
   double silent_ranks_end_after() const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kProgressAfter{700};
 constexpr std::chrono::milliseconds kProgressEvery{200};
 
-// Returns the hosts whose versions have this key, since they use a copy; `receivers` are hosts that received it now.
+// Returns the hosts that use a copy: their versions have this key. `receivers`: the hosts that received the copy now.
 CopyHolders copies_of(const std::vector<const HostRun*>& hosts, std::string_view key) {
   CopyHolders copies;
   for (const HostRun* const host : hosts) {
@@ -152,7 +152,7 @@ void HostStartup::report_copies(const std::vector<const HostRun*>& hosts) const 
   if (!use.copies.hosts.empty()) output_->print(describe_package_use(use));
 }
 
-// Finds the hosts whose agents were ready and ended while other hosts were prepared.
+// Adds an error for each host whose agent was ready, but has ended since.
 void HostStartup::find_lost(Outcome& outcome) {
   for (HostRun& host : hosts_.hosts()) {
     const Status state = host.link()->loss();

@@ -27,7 +27,8 @@ class HostStartup {
   HostStartup(net::asio::io_context& loop, const Options& options, HostTable& hosts,
               HostJobs& host_jobs, JoinQueue* join_queue, ResolvedEnvironment& environment);
 
-  // Starts the agents of all hosts, until the hosts are held. Returns the errors of Preflight::run().
+  // Starts the agents of all hosts, and waits until the hosts are held. Returns the errors of Preflight::run(), but
+  // only one error about an environment that cannot be resolved.
   net::Task<std::vector<Status>> reach();
   struct Outcome {
     std::vector<Status> errors;
@@ -36,7 +37,7 @@ class HostStartup {
   // Reaches all hosts, and shows the progress on `output`. Call once. When the call returns, all hosts are held and
   // have their start orders, unless there was an error or a cancel().
   net::Task<Outcome> run(JobOutput& output);
-  // Call after run(). Starts the agent of one more host, until the host is held.
+  // Call after run(). Starts the agent of one more host. Returns ok when the host is held.
   net::Task<Status> add(HostRun& host);
   // Makes run() and add() return, and ends the agents that are not held yet.
   void cancel();

@@ -36,7 +36,7 @@ class JobStore {
   rendezvous::Server& server() { return *server_; }
 
   // Returns the peer that caused the failure of `rank`, as `rank` has reported, and a sentence about the cause, or an
-  // empty text. Returns nullopt without such a report.
+  // empty text. Returns nullopt if `rank` has reported nothing.
   std::optional<std::pair<int, std::string>> left_by(int rank) const;
 
  private:

@@ -1,5 +1,5 @@
 // Chooses the master endpoint for programs of other stacks (MASTER_ADDR, MASTER_PORT): for each host, a reachable
-// address of rank 0's host. The agents test the addresses. HostStartup calls this code on the launch's loop.
+// address of rank 0's host. The agents test the addresses.
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 class PackageFiles {
  public:
-  // Adds the files below a folder of this machine whose names the caller accepts, in the order of their names.
+  // Adds the files below a folder of this machine that `accepts` accepts, in the order of their names.
   Status add_folder(const fs::path& from, const fs::path& to,
                     const std::function<bool(const fs::path&)>& accepts) {
     std::vector<fs::path> found;

@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Seconds that other hosts get after the first failure, and that all hosts get after cancel().
+// Seconds that the other hosts get after the first failure, and seconds that abandoned hosts get to end.
 constexpr double kAfterFailure = 2;
 constexpr double kAfterCancel = 1;
 
@@ -92,7 +92,7 @@ std::string_view reason_of(SpawnStage stage) {
   return "";
 }
 
-// Returns whether the user names another account, in which the launcher's child cannot run.
+// Returns whether `user` is not the launcher's own account. A child of the launcher cannot run in another account.
 bool is_somebody_else(const std::string& user) {
   if (user.empty()) return false;
   const passwd* self = ::getpwuid(::geteuid());
@@ -245,8 +245,8 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
   co_return errors;
 }
 
-// Returns when all hosts are done, at the deadline, kAfterFailure seconds after the first failure, or after cancel().
-// Moves the deadline while all hosts that are not done get their environment.
+// Waits until all hosts are done, but not beyond the deadline, kAfterFailure seconds after the first failure, or
+// cancel(). Moves the deadline while all hosts that are not done get their environment.
 net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline& deadline,
                                         double timeout_seconds) {
   Deadline soon = Deadline::never();

@@ -17,7 +17,6 @@
 
 namespace hvd::launcher {
 
-// The input for the start of one host's agent.
 struct HostStart {
   HostRun* host = nullptr;
   SpawnTarget target;
@@ -34,10 +33,10 @@ class Preflight {
   Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote);
   ~Preflight();
 
-  // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all hosts are held. After the
-  // first failure, the other hosts have 2 s to report their own errors, and are then dropped. `timeout_seconds`
-  // (--start-timeout) limits the sum of all stages of a host, including ssh, until the host gets its environment;
-  // getting the environment has no limit. Several calls may run at once, for different hosts.
+  // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all hosts are held, or cancel()
+  // was called. After the first failure, the other hosts have 2 s to report their own errors, and are then dropped.
+  // `timeout_seconds` (--start-timeout) limits the sum of all stages of a host, including ssh, until the host gets its
+  // environment; getting the environment has no limit. Several calls may run at once, for different hosts.
   net::Task<std::vector<Status>> run(std::vector<HostStart> hosts, double timeout_seconds);
   // Makes each run() return, and ends the agents that are not held yet.
   void cancel();

@@ -280,7 +280,7 @@ class Environment:
         self.is_kept = True
         self.hashes = {}  # hashes by package, if the file contains hashes
         self.needs_hashes = False
-        self.at_addresses = set()  # packages for which an index may have other files
+        self.at_addresses = set()  # packages from addresses: an index may have other files of them
         self.first_source = ""  # the first line that must be built
         texts, self.sources = [], []
         if self.name.endswith(".txt") or self.name.endswith(".in"):
@@ -328,7 +328,7 @@ class Environment:
 
     def with_own_hashes(self, line):
         """Returns the line of a chosen package with the hashes of the package in the file, if the file has any: pip
-        then refuses other files of the package from any index. uv compares no hashes while it chooses, and gets those
+        then refuses other files of the package from any index. uv compares no hashes while it chooses, and reads
         of one index alone."""
         own, chosen = self.hashes.get(package_of(line)), without_hashes(line)
         if not own:
@@ -631,8 +631,8 @@ class Archive:
         self.has_copies = os.path.isdir(source)
         about = hashlib.sha256()
         for path in self.paths():
-            # The sent file is the target of a link. Another hard link to a file of a directory changes the file's
-            # ctime.
+            # An archive is sent as it is; for a link, its target is sent. The files of a directory are copied: their
+            # ctime is not compared, since another hard link changes it too.
             status = os.lstat(path) if self.has_copies else os.stat(path)
             changed = status.st_mtime_ns if self.has_copies else status.st_ctime_ns
             about.update(f"{path} {status.st_size} {status.st_mtime_ns} {changed} {status.st_mode}\n".encode())
@@ -688,7 +688,7 @@ class Archive:
             raise Refused(f"{self.name} is no environment of Python: it has neither pyvenv.cfg nor conda-meta")
 
     def needs(self, lines, cache):
-        """Reads an archive to its end, and returns its needs, from its size and its kind."""
+        """Reads an archive to its end. Returns the line "needs BYTES GLIBC"."""
         size, settings, names = 0, "", set()
         digest, packed, _ = lines[0].split(" ", 2)
         try:

@@ -1,7 +1,7 @@
 // The environment of --stage-env: resolved once, for the hosts' oldest Python and glibc, and sent to all hosts. A
-// restart and a host that joins later get the same files. Each host gets the files from the host whose request came
-// before. HostStartup owns this object for one launch; ResolvedEnvironment belongs to the job. Lives on the launch's
-// loop, and never blocks the loop.
+// restart and a host that joins later get the same files. Without --encrypt, each host gets the files from the host
+// whose request came before. HostStartup owns this object for one launch; ResolvedEnvironment belongs to the job. Lives
+// on the launch's loop, and never blocks the loop.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +42,12 @@ class StagedEnvironment {
     expected_ = hosts;
     asked_ = 0;
   }
-  // Returns the environment for a host with this Python.
+  // Waits until the files are resolved. Returns the environment for a host with this Python.
   net::Task<Result<std::unique_ptr<EnvironmentFeed>>> offer(std::string host,
                                                             EnvironmentWanted wanted);
   // Ends the passing of files between hosts: a host that joins later gets the files from the launcher.
   void end_chain();
-  // Returns the last component of the file's path.
+  // Returns the last component of the path of --stage-env.
   std::string name() const;
   // Call after offer(): the number of wheels, and the bytes of all files.
   size_t packages() const;
@@ -61,7 +61,7 @@ class StagedEnvironment {
   Status check(const std::string& host, const EnvironmentWanted& wanted);
   Result<std::unique_ptr<EnvironmentFeed>> feed_of(const std::string& host,
                                                    const Status& status) const;
-  // Returns "Python 3.11 on x86_64", or other words for an archive, which contains its own Python or names a Python.
+  // Returns "Python 3.11 on x86_64", or other words for an archive that contains or names a Python.
   std::string describe(const EnvironmentWanted& wanted) const;
   Result<std::shared_ptr<EnvironmentFiles>> parse(const std::string& answer) const;
 

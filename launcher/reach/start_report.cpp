@@ -70,7 +70,7 @@ void print_binding(const HostTable& hosts, JobOutput& output) {
   if (!sentence.empty()) output.print(sentence);
 }
 
-// With --report-bindings, and where --bind-to could not do all.
+// Prints the ranks' bindings (--report-bindings), and a remark for each host with ranks that --bind-to has not bound.
 void print_bindings(const HostTable& hosts, JobOutput& output) {
   std::vector<HostBindings> bindings;
   for (const HostRun& host : hosts.hosts()) {

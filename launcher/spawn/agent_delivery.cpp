@@ -51,7 +51,7 @@ class AgentStream : public Duplex {
 
 // One run of the remote command.
 struct Attempt {
-  std::string who;          // the process whose end ends the stream too early
+  std::string who;  // the process that ended, for the error about a stream that ends too early
   std::string try_command;  // a command that tests the process
   std::unique_ptr<Duplex> stream;
   std::string mark;

@@ -1,8 +1,8 @@
 // Starts this build's agent through a RemoteShell, and first copies the agent if the host lacks it. The file's name
 // contains the agent's hash. The file lies in the first directory that is writable and executable, and that only this
-// user and root can change. The remote command executes a file only if the file lies there, and its content has the
-// hash or has just come from this launcher. One command does all steps, so that an agent which the host already has
-// starts after one round trip. SshSpawner and CommandSpawner call this code.
+// user and root can change. The remote command executes only a file in such a directory. The file's content must have
+// the hash, or have just come from this launcher. One command does all steps, so that an agent that the host already
+// has starts after one round trip.
 #pragma once
 
 #include <functional>

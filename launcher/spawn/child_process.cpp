@@ -118,7 +118,8 @@ Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
   if (command.end == ChildEnd::kTerminate) {
     options.blocked_signals.insert(options.blocked_signals.end(), {SIGINT, SIGTERM});
   }
-  // A rank inherits the limit of its agent's parent; in a step, srun's limit.
+  // The child gets the descriptor limit with which this process was started. Ranks inherit it from a local agent, or
+  // from srun.
   const FirstDescriptorLimit limit;
   return spawn_program(options);
 }

@@ -1,7 +1,6 @@
-// A child process on this machine as a Duplex: its standard input and output are the stream, and
-// last_words() returns its standard error. The child runs in its own session, so that the terminal's
-// Ctrl-C reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps the child, even after
-// the stream is closed.
+// A child process on this machine as a Duplex: its standard input and output are the stream, and last_words() returns
+// its standard error. The child runs in its own session, so that the terminal's Ctrl-C reaches only the launcher.
+// SIGUSR1 and SIGUSR2 are blocked in the child. The loop reaps the child, even after the stream is closed.
 #pragma once
 
 #include <sys/types.h>
@@ -20,9 +19,9 @@
 
 namespace hvd::launcher {
 
-// Waits for the end of a process on a loop, without reaping it. Without pidfds (Linux before 5.3,
-// and seccomp filters of that time), the ExitWatch of a child process checks at each SIGCHLD whether
-// the child has ended. ChildProcess, ScriptRun and ScriptWatch each own one ExitWatch. Lives on the launcher's loop.
+// Waits for the end of a process on a loop, without reaping it. Without pidfds (Linux before 5.3, and seccomp filters
+// of that time), the ExitWatch of a child process checks at each SIGCHLD whether the child has ended. Lives on the
+// launcher's loop.
 class ExitWatch {
  public:
   explicit ExitWatch(net::asio::any_io_executor executor)

@@ -1,5 +1,4 @@
-// Keeps the newest lines of a process's standard error, and its exit status, for error messages.
-// Bounded. ChildProcess, SshStream and ScriptRun own one for their process.
+// Keeps the newest lines of a process's standard error, and its exit status, for error messages. Bounded.
 #pragma once
 
 #include <functional>

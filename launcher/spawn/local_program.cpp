@@ -43,7 +43,7 @@ Result<int> run_program(const std::vector<std::string>& command,
       ::waitid(P_PID, static_cast<id_t>(*pid), &ended, WEXITED | WNOHANG | WNOWAIT);
       if (ended.si_pid == *pid) break;
     } else if (number > 0 && info.si_code <= 0) {
-      // A terminal sends its signals to the program too.
+      // Forward only signals of other processes: the terminal sends its signals to the program, too.
       ::kill(*pid, number);
     }
   }

@@ -1,6 +1,6 @@
-// Resolves names with the system's resolver, and connects to the first address that answers, without blocking the
-// loop. Each lookup has its own thread: a silent name server delays only its own lookup, and neither a cancellation
-// nor the end of the program waits for it. SshConnection and Preflight call these functions on the launch's loop.
+// Resolves names with the system's resolver, and connects to the first address that answers, without blocking the loop.
+// Each lookup has its own thread: a silent name server delays only its own lookup, and neither a cancellation nor the
+// end of the program waits for it.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace hvd::launcher {
 // error is one sentence about the name.
 net::Task<Result<std::vector<net::asio::ip::address>>> look_up(std::string name);
 
-// Returns the IPv4 address that other programs read in a numeric name: 0.0.0.28 for "28". look_up() looks up
-// such a name as a name. Empty for other names and for addresses.
+// Returns the IPv4 address that other programs read in a numeric name: 0.0.0.28 for "28". look_up() treats "28" as a
+// name. Empty for other names and for addresses.
 std::string address_of_number(const std::string& name);
 
 // Returns true for localhost, loopback addresses, this machine's name, and names and addresses of

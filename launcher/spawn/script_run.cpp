@@ -53,7 +53,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
           return true;
         }) {}
 
-  // Kills a run whose end nothing waits for, for example after the end of the loop.
+  // Kills a script that still runs, for example after the end of the loop.
   ~State() {
     if (is_reaped) return;
     ::kill(-pid, SIGKILL);

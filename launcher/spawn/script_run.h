@@ -25,7 +25,7 @@ struct ScriptAnswer {
   std::string output;
   bool is_cut = false;   // the output exceeded the limit, and was cut after its last complete line
   bool is_late = false;  // the time limit ended the run
-  bool is_killed = false;  // kill() ended the run
+  bool is_killed = false;  // kill() ended the run, or end() was cancelled
   // "no such file; ended with exit code 127": the last lines of standard error and the exit status. Empty
   // after a success without standard error.
   std::string last_words;

@@ -27,9 +27,9 @@ class Duplex {
   virtual net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) = 0;
   // Writes all bytes.
   virtual net::Task<Status> write(ByteView bytes) = 0;
-  // After this call, a stream whose connection breaks waits this long for another connection, if the
-  // stream can get one. Before the call, and with 0 seconds, losing the connection ends the
-  // stream. `silence_seconds`: the caller gives up after this time without a reply; 0: never.
+  // After this call, a stream that loses its connection waits this long for another one, if it can get one. Before the
+  // call, and with 0 seconds, losing the connection ends the stream. `silence_seconds`: the caller gives up after this
+  // time without a reply; 0: never.
   virtual void survive(double /*seconds*/, double /*silence_seconds*/) {}
   // Informs the stream that the peer has not replied for this time; called repeatedly. The stream may open
   // another connection early enough, and uses the current connection until then.
@@ -88,8 +88,8 @@ struct SpawnTarget {
   bool is_step = false;
 };
 
-// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on. Class Preflight
-// calls spawn(). Lives on the launcher's loop; many spawns run at once.
+// The interface of a spawner, which starts an agent on a host: as a local child, over ssh, and so on. Lives on the
+// launcher's loop; many spawns run at once.
 class Spawner {
  public:
   virtual ~Spawner() = default;

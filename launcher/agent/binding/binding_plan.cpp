@@ -19,7 +19,6 @@ std::vector<int> numbers_of(const HostTopology& topology, int Core::*number) {
   return {numbers.begin(), numbers.end()};
 }
 
-// Makes places of cores.
 struct PlaceMaker {
   const HostTopology& topology;
   const bool is_one_thread;
@@ -168,8 +167,8 @@ Result<Places> plan_lists(const BindingChoice& choice, const HostTopology& topol
   return places;
 }
 
-// On a host with one node: nothing. With as many GPUs as ranks: the CPUs near the rank's GPU. Else whole NUMA nodes,
-// but nothing for a single rank.
+// On a host with one NUMA node, binds no rank. With as many GPUs as ranks, binds each rank to the CPUs near its GPU.
+// Otherwise binds ranks to whole NUMA nodes, unless there is only one rank.
 Places plan_auto(const PlaceMaker& maker, const HostTopology& topology, size_t ranks) {
   const std::vector<int> nodes = numbers_of(topology, &Core::node);
   if (nodes.size() < 2) return Places(ranks);
@@ -242,7 +241,8 @@ std::vector<int> cores_of_ranks(const std::vector<RankCpus>& places, const HostT
 
 namespace {
 
-// As in mpirun: a B for each thread of the rank, cores behind slashes, sockets in brackets.
+// Returns the place in mpirun's notation: a letter B for each hardware thread of the rank, a dot for each other thread,
+// slashes between cores, and brackets around sockets.
 std::string draw(const RankCpus& place, const HostTopology& topology) {
   std::string drawn;
   for (const Core& core : topology.cores) {

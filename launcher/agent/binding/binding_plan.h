@@ -11,7 +11,6 @@
 
 namespace hvd::launcher {
 
-// The place of one rank.
 struct RankCpus {
   std::vector<int> cpus{};  // ascending; empty: the rank is not bound
   int node =

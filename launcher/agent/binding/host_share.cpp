@@ -32,7 +32,7 @@ constexpr char kThreadsVariable[] = "OMP_NUM_THREADS";
 // OpenBLAS and MKL read their own variable first, then OpenMP's variable.
 constexpr std::array<std::string_view, 3> kChosenBy = {kThreadsVariable, "MKL_NUM_THREADS",
                                                        "OPENBLAS_NUM_THREADS"};
-// Launchers that bind the processes that they start: one of them on a host needs all CPUs of the host.
+// Launchers that bind the processes that they start, and therefore need all CPUs of the host.
 constexpr std::array<std::string_view, 5> kDividers = {
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"};
 constexpr size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
@@ -163,7 +163,8 @@ bool may_prefer_nodes(const HostTopology& topology, Environment& facts) {
   return false;
 }
 
-// Adds the cores that another process has to `taken`, and then returns false.
+// Reserves the cores of the places. Adds cores that another process has reserved to `taken`; returns false if there are
+// any.
 bool reserve(const std::vector<RankCpus>& places, const LocalRanks& ranks,
              const HostTopology& topology, HostShare& share, std::set<int>& taken) {
   const size_t before = taken.size();
@@ -198,13 +199,13 @@ Result<std::vector<RankCpus>> reserve_cores(const BindingChoice& choice,
       continue;
     }
     if (excluded.cores.empty() || ++tries == kTries) return places;
-    // Another job may be choosing its cores, or ending. Two that choose wait for different times.
+    // Another job may be choosing its cores, or ending. Two jobs that choose at once wait for different times.
     excluded.cores.clear();
     std::this_thread::sleep_for(std::chrono::milliseconds(20 + ::getpid() % 30));
   }
 }
 
-// Also replaces the lines of `report`, one for each rank.
+// Binds the ranks. Replaces `report` by one line for each rank.
 Status bind_ranks(const BindingChoice& choice, const LocalRanks& ranks,
                   const Environment& environment, const Environment& own, HostShare& share,
                   std::vector<std::string>& report) {
@@ -271,8 +272,8 @@ std::vector<Gpu> listed_gpus(const std::vector<Gpu>& gpus, const Environment& en
   const std::string_view list = value_of(environment, first);
   std::string_view of_job = value_of(own, "SLURM_JOB_GPUS");
   if (of_job.empty()) of_job = value_of(own, "SLURM_STEP_GPUS");
-  // Slurm's limits hide the other GPUs of the host from its job: the drivers then count those of the job alone. Without
-  // such limits, the numbers are those of the host.
+  // If Slurm hides the host's other GPUs from the job, the drivers number only the job's GPUs. Otherwise, the numbers
+  // are those of the host.
   std::vector<Gpu> listed = gpus;
   if (!of_job.empty() && of_job != list) {
     listed = selected(gpus, of_job);
@@ -280,7 +281,8 @@ std::vector<Gpu> listed_gpus(const std::vector<Gpu>& gpus, const Environment& en
   }
   if (!list.empty()) listed = selected(listed, list);
   if (is_nvidia) return listed;
-  // AMD's HIP counts what the layer below it shows, and reads CUDA's variable where it has none of its own.
+  // AMD's HIP numbers only the GPUs that ROCR, the layer below it, shows. HIP reads CUDA's variable if its own is
+  // unset.
   std::string_view of_hip = value_of(environment, "HIP_VISIBLE_DEVICES");
   if (of_hip.empty()) of_hip = value_of(environment, "CUDA_VISIBLE_DEVICES");
   return of_hip.empty() ? listed : selected(listed, of_hip);

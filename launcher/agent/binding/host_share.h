@@ -1,5 +1,5 @@
-// Divides the CPUs of this host among its ranks before they start: their CPUs and their memory's node by --bind-to
-// (default none: those of the agent), and OMP_NUM_THREADS. Lives on the agent's loop.
+// Divides this host among its ranks before they start: chooses their CPUs and the NUMA node of their memory by
+// --bind-to (none: the agent's CPUs), and OMP_NUM_THREADS. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,6 @@
 
 namespace hvd::launcher {
 
-// The share of one rank.
 struct RankShare {
   Environment environment{};          // variables in addition to those of all ranks
   std::vector<unsigned long> cpus{};  // bits of its CPUs; empty: those of the agent
@@ -32,8 +31,8 @@ struct HostShare {
 // `environment`: the variables of the ranks; `own`: those of the agent. The job's variables hold the flags.
 HostShare share_host(const HostJob& job, const Environment& environment, const Environment& own);
 
-// Gives each rank that is not bound its part of the cores as its number of threads, at least 1, unless the host has one
-// rank, or is_thread_count_chosen().
+// Sets the number of threads of each rank that is not bound to its part of the cores, at least 1. Does nothing if the
+// host has one rank, or is_thread_count_chosen().
 void share_threads(const HostJob& job, const Environment& environment, double cores,
                    HostShare& share);
 
@@ -45,9 +44,10 @@ std::vector<Gpu> listed_gpus(const std::vector<Gpu>& gpus, const Environment& en
 // OMP_NUM_THREADS.
 bool is_thread_count_chosen(const Environment& environment);
 
-// Reserves a core, named by its first CPU, for this process among all processes of this user that call this function in
-// its network namespace. Returns false if another process has it. The kernel ends the reservation when the descriptor is
-// closed, however the process ends. Where the system refuses the socket, nothing is reserved.
+// Reserves a core for this process, against other processes of this user that call this function in the same network
+// namespace. `cpu`: the core's first CPU. Returns false if another process has it. The kernel ends the reservation when
+// the descriptor is closed, however the process ends. If the system refuses the socket, returns true without a
+// reservation.
 bool reserve_core(int cpu, std::vector<UniqueFd>& locks);
 
 // Gives the calling process its share. Call it in a new process, before it executes a program. Does not allocate

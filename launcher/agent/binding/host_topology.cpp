@@ -26,8 +26,9 @@ std::vector<int> cpus_in(hwloc_const_cpuset_t set, const std::vector<int>& allow
   return cpus;
 }
 
-// Memory of GPUs and of other devices may be a node without CPUs, to which hwloc gives the CPUs of a larger object. The
-// smallest node is the core's own; of equal ones, the first has the ordinary memory.
+// The memory of a GPU or another device may be a NUMA node without CPUs: hwloc then lists it with the CPUs of a larger
+// object. The core's own node is therefore the node with the fewest CPUs. Among equal nodes, the first has the ordinary
+// memory.
 int node_of(hwloc_topology* loaded, hwloc_const_cpuset_t cpus) {
   int number = -1, size = 0;
   for (hwloc_obj_t node = nullptr;
@@ -42,7 +43,8 @@ int node_of(hwloc_topology* loaded, hwloc_const_cpuset_t cpus) {
   return number;
 }
 
-// Accelerators, and displays of vendors whose displays compute; a server's management controller is a display, too.
+// Returns true for 3D controllers, for displays of NVIDIA and AMD, and for AMD's accelerators. The display of another
+// vendor may be a server's management controller.
 bool is_gpu(unsigned kind, unsigned vendor) {
   constexpr unsigned kNvidia = 0x10de, kAmd = 0x1002;
   constexpr unsigned kVga = 0x0300, k3d = 0x0302, kDisplay = 0x0380, kAccelerator = 0x1200;
@@ -88,11 +90,13 @@ HostTopology convert(hwloc_topology* loaded, const std::vector<int>& allowed) {
 }
 
 Result<HostTopology> read_host_topology(const std::vector<int>& allowed) {
-  // hwloc reads its variables of the user's shell: another topology, or plugins, which a static program cannot open.
+  // The user's shell may set variables of hwloc for another topology, or for plugins, which a static program cannot
+  // open.
   for (const char* variable : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT",
                                "HWLOC_CPUID_PATH", "HWLOC_ALLOW", "HWLOC_THISSYSTEM"})
     forget_environment_variable(variable);
-  ::setenv("HWLOC_HIDE_ERRORS", "2", 1);  // its text about firmware would be the agent's last words
+  // Otherwise, messages of hwloc about firmware would be the agent's last words.
+  ::setenv("HWLOC_HIDE_ERRORS", "2", 1);
   ::setenv("HWLOC_PLUGINS_PATH", "", 1);
   ::setenv("HWLOC_COMPONENTS", "linux,stop", 1);
   hwloc_topology_t made = nullptr;

@@ -1,2 +1,3 @@
-// hwloc can open plugins, and a static program cannot: the linker's --wrap=dlopen takes this function, which opens none.
+// A static program cannot open hwloc's plugins. The linker replaces dlopen by this function (--wrap=dlopen), which
+// fails.
 extern "C" void* __wrap_dlopen(const char*, int) { return nullptr; }

@@ -18,9 +18,9 @@ struct HostAddress {
   Bytes bytes;            // 4 (IPv4) or 16 (IPv6)
 };
 
-// Returns the selected addresses. The first, if known, is the address at which the launcher reaches this host, from the
-// link's socket or from the ssh connection in `own`, the agent's environment. The last is a loopback address, even if
-// it is not selected.
+// Returns the selected addresses. The first is the address at which the launcher reaches this host, if it is known and
+// selected. It comes from the link's socket, or from the ssh connection in `own`, the agent's environment. The last is
+// a loopback address, even if it is not selected.
 std::vector<HostAddress> host_addresses(int link, const Environment& own,
                                         const net::InterfaceChoice& choice);
 

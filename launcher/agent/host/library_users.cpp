@@ -93,7 +93,8 @@ LibraryUsers::Look LibraryUsers::look() {
     ends[process.pid] = connections.of(process.pid);
     all.insert(ends[process.pid].begin(), ends[process.pid].end());
   }
-  // Ignore a connection inside one process and, for MPI, a connection to the server that MPI started.
+  // Ignore connections inside one process. For MPI, also ignore connections between processes of this agent, which may
+  // lead to a server that MPI has started. Instead, the variables of mpirun count as a connection.
   look.is_connected = std::ranges::any_of(users_, [&](const auto& each) {
     const pid_t pid = each.first.first;
     if (each.second.library != kMpi)

@@ -1,5 +1,5 @@
 // Finds another user who listens on a TCP port of this host: before rank 0 listens on MASTER_PORT, the port is briefly
-// free, and any user of the host can bind it. Class Ranks calls this after a failure of rank 0.
+// free, and any user of the host can bind it.
 #pragma once
 
 #include <sys/types.h>

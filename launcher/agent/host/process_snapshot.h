@@ -16,7 +16,7 @@ struct ProcessSnapshot {
   std::string stack;  // lines from the process, each with a newline; empty if it provides none
 };
 
-// `with_stack`: also gets the Python stack, for which the call briefly waits for the process.
+// `with_stack`: also requests the Python stack, and briefly waits for it.
 ProcessSnapshot process_snapshot(pid_t pid, bool with_stack);
 
 // Returns the process's state, kernel function and command: "sleeping in futex_do_wait (python3 train.py)". Empty if

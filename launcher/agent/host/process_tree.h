@@ -1,6 +1,5 @@
 // Finds, signals and ends all descendants of this process. This process must be a subreaper, so that orphans remain its
-// descendants. Without /proc it finds no processes. The agent and the guardian use this code. Scans run on any thread,
-// signals on one.
+// descendants. Without /proc it finds no processes. Scans run on any thread, signals on one.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +32,6 @@ bool sees_its_processes();
 std::vector<ProcessEntry> processes_below(pid_t root);
 // Returns the entries of `all` that are the process `root` or its descendants, parents before their children.
 std::vector<ProcessEntry> tree_of(pid_t root, const std::vector<ProcessEntry>& all);
-// Returns all descendants of this process.
 std::vector<pid_t> descendants();
 // Returns a descendant of this process, and all descendants of that process.
 std::vector<pid_t> descendants_of(pid_t pid);
@@ -58,7 +56,8 @@ bool is_childless();
 // Returns "sudo (pid 12), python3 of rank 1 (pid 13, state D in io_schedule)", for a message about processes that do
 // not end. State D and the kernel function are those of a process that waits for a disk or a device.
 std::string describe_descendants(const std::function<std::optional<int>(pid_t)>& rank_of);
-// Returns whether this process has descendants, and all of them except `spared` are in state D or have ended.
+// Returns whether this process has descendants that have not ended, other than `spared`, and all of these are in state
+// D.
 bool are_stuck_in_kernel(const std::set<pid_t>& spared = {});
 
 }  // namespace hvd::launcher

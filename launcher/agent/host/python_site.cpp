@@ -71,7 +71,6 @@ void add_prefix(PythonSite& site, const fs::path& prefix, const std::string& ver
   }
 }
 
-// Returns the value of a key in pyvenv.cfg.
 std::string value_in(std::string_view text, std::string_view key) {
   for (const std::string& line : split(text, '\n')) {
     const size_t equals = line.find('=');

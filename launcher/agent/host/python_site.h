@@ -15,8 +15,8 @@ struct PythonSite {
   std::vector<std::filesystem::path> folders;
   // The subset of `folders` that PYTHONPATH and .pth files name: they may hold the user's own modules.
   std::vector<std::filesystem::path> named;
-  // False if the interpreter may have more folders: its standard library is not next to it, PYTHONHOME is set, or
-  // sitecustomize or code in a .pth file adds folders.
+  // False if the interpreter may have more folders: for example, PYTHONHOME is set, or sitecustomize or code in a .pth
+  // file may add folders.
   bool is_whole = true;
 };
 

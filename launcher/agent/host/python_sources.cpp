@@ -146,7 +146,7 @@ class Sources {
   }
 
  private:
-  // Returns whether a part of the name exists. Does not read the source of a compiled module.
+  // Returns whether a part of the name exists. A compiled module sets is_unknown_.
   bool read_below(const fs::path& folder, const std::string& name) {
     fs::path at = folder;
     bool is_there = false;

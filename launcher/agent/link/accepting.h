@@ -1,5 +1,4 @@
-// Accepts the connections of ranks to their agent; the agent's listeners (StoreTunnel, HostAggregator, WorldReports,
-// Reattachment, PmixHelper) call these functions on the agent's loop.
+// Accepts the connections of this host's processes to the agent. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -15,8 +14,8 @@ namespace hvd::launcher {
 // other sockets.
 bool is_of_this_user(int socket);
 
-// Accepts all waiting connections. When the process has no free descriptors, the loop stops watching the listener:
-// after closing a descriptor, the caller must change() the listener back to EPOLLIN.
+// Accepts all waiting connections, and closes those of other users. When the process has no free descriptors, the loop
+// stops watching the listener: after closing a descriptor, the caller must change() the listener back to EPOLLIN.
 void accept_all(net::EventLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take);
 

@@ -179,7 +179,7 @@ void LauncherLink::await_another(Status why) {
   if (survive_seconds_ <= 0 || stream_.has_ended()) return end(aborted(why.message()));
   drop_connection();
   why_ = std::move(why);
-  // A launcher that the network has cut off has not noticed the loss: the lease limits the wait for the launcher.
+  // If the network is cut off, the launcher has not noticed the loss: wait for the rest of the lease.
   const double silence = std::chrono::duration<double>(Clock::now() - received_at_).count();
   const double left = silence >= kUnnoticedSeconds ? lease_seconds_ - silence : 0;
   give_up_at_ = Deadline::after_seconds(std::max(survive_seconds_, left));

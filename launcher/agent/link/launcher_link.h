@@ -25,14 +25,14 @@ class LauncherLink {
   // Begins to read from the connection.
   Status open();
   // Call when the ranks run: after the call, the link survives the loss of its connection. An agent that connects by
-  // itself retries for the lease time; another agent waits as long as the launcher has set. `lease_seconds` 0: no
-  // lease. With a lease, the launcher sends pings. The launcher abandons the host after `silence_seconds`: if the
-  // launcher is silent for a part of that time, an agent that connects by itself opens another connection in parallel.
+  // itself retries for the lease time. Another agent waits for OpenSession::wait_seconds, at most the lease time.
+  // `lease_seconds` 0: no lease. `silence_seconds`: shortest_silence(). If the launcher is silent for a part of it, an
+  // agent that connects by itself opens another connection in parallel.
   void survive(double lease_seconds, double silence_seconds);
   // Call when the launcher is about to stop: its silence is then ignored until it sends bytes again.
   void expect_silence();
-  // Returns why the link has ended. kAborted: the launcher has ended the link, or the connection broke and cannot be
-  // resumed.
+  // Returns ok, or why the link has ended. kAborted: one end has ended the link, or the connection broke and the link
+  // cannot be resumed. kFailedPrecondition: the launcher has refused to resume it.
   const Status& state() const { return state_; }
 
   // Returns the number of bytes that send() accepts now. 0 while the connection is full, so that urgent frames can
@@ -46,7 +46,7 @@ class LauncherLink {
   // byte was written.
   bool is_delivered() const;
 
-  // Returns whether a connection other than the first carries the link.
+  // Returns whether another connection has replaced the first one.
   bool has_moved() const { return has_moved_; }
 
   // Returns whether the launcher has ended the link because it needs no more messages.
@@ -59,7 +59,7 @@ class LauncherLink {
   void close();
   bool is_closed() const { return is_closed_; }
 
-  // Returns the descriptor from which the launcher's bytes come, or -1.
+  // Returns the descriptor of the launcher's bytes; -1 while the link has no connection.
   int input() const { return connection_.input.get(); }
 
  private:

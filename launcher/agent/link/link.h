@@ -1,5 +1,5 @@
 // Opens a connection between an agent and its launcher: one function for each kind of connection. The result is two
-// descriptors, and a cipher for TLS. main.cpp, join.cpp and reattachment.cpp call these functions.
+// descriptors, and a cipher for TLS.
 #pragma once
 
 #include <functional>

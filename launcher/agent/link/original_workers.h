@@ -1,6 +1,5 @@
 // Computes the variables by which workers of the original Horovod find their job (--insecure-compat): address of the
-// rendezvous server, the controller, and the network interface. Class Agent calls it once per rank. Reads this host's
-// interfaces.
+// rendezvous server, the controller, and the network interface. Reads this host's interfaces.
 #pragma once
 
 #include <cstdint>

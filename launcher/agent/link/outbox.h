@@ -19,7 +19,7 @@ class Outbox {
   void put(const Message& message, net::Urgency urgency = net::Urgency::kControl);
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
-  // Passes to the link as many bytes as the link accepts now. The agent calls this after each turn of the loop.
+  // Passes to the link as many bytes as the link accepts now.
   void flush();
   bool is_empty() const { return unsent_.size() == sent_ && writer_.empty(); }
   // Drops all queued frames and all frames of later calls.

@@ -43,9 +43,9 @@ class Reattachment {
   UniqueFd caller_;  // the newest process that passes a connection
 };
 
-// The new process's side: passes standard input and output to the agent of the session. Blocks until the
-// agent has closed this connection or has ended, and returns the exit status of this process. After an error it returns
-// 1 at once. If the agent does not exist, informs the launcher.
+// The new process's side: passes standard input and output to the agent of the session. Blocks until the agent has
+// closed this connection or has ended. Returns the exit status of this process: 0, or at once 1 after an error. If the
+// agent does not exist, informs the launcher.
 int hand_over(const Reattach& order);
 
 // Connects to the launcher again after the connection broke, with growing pauses between the attempts, until an

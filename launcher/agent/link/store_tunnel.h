@@ -25,8 +25,7 @@ class StoreTunnel {
   StoreTunnel(net::EventLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
   ~StoreTunnel() { close(); }
 
-  // Listens. `credit`: the number of bytes that the launcher accepts initially from each
-  // connection.
+  // `credit`: the number of bytes that the launcher accepts initially from each connection.
   Status listen(uint32_t credit);
   // Listens on a loopback port for programs without Unix sockets, and serves only processes of the
   // agent's user and of root.

@@ -1,7 +1,7 @@
 // Receives the files of an environment, and serves them to the next host. Another host sends the files. The launcher
-// sends them if no other host can, or, after a failed transfer from the other host, from the current file on. Compares
-// each complete file with its hash in the launcher's list. Passes parts to the next host as they arrive; the next host
-// also compares hashes. Lives on the agent's loop.
+// sends them if no other host can. After a failed transfer from the other host, the launcher continues with the current
+// file. Compares each complete file with its hash in the launcher's list. Passes parts to the next host as they arrive;
+// the next host also compares hashes. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ class EnvironmentTransfer {
     std::function<void(const Message&)> send;  // sends a message to the launcher
     // Writes the next part of the files. The current file may begin again from its first part.
     std::function<Status(const StagePart&)> write;
-    // Called once: with ok when all files have been written, else with the error. Errors of take() only go to its
-    // caller.
+    // Called once: with ok when all files have been written, else with the error. Not called after close(), nor for
+    // errors that take() returns.
     std::function<void(const Status&)> on_end;
   };
   // Addresses and ports at which this host may serve the next host.

@@ -414,7 +414,7 @@ Status HostPreparation::check_provision() const {
 }
 
 void HostPreparation::provide_package() {
-  // Only the host of the launcher gets no offer. On other hosts, the folder with that name may belong to anyone.
+  // The launcher's own machine gets no offer: the folder needs no check there. On another host, any user may own it.
   const bool is_there = !is_program_lent_ && has_horovod_alone(job_.package_folder) &&
                         (job_.package.name.empty() || safe_folder(job_.package_folder).ok());
   const bool is_forbidden = job_.shipping == Shipping::kNever;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostAttempts = 3;
 
-// Takes an exclusive lock with lock_unused_folder(). The error is for a damaged folder.
+// Like lock_unused_folder(), but the error states that the folder is damaged and that a job uses it.
 Result<UniqueFd> lock_damaged(const std::string& path) {
   auto lock = lock_unused_folder(path);
   if (lock.ok()) return lock;

@@ -31,12 +31,12 @@ class KeptFolder {
   // folder of this name, and expects parts. The error contains the reason for each folder.
   Status expect(const std::string& name, const std::vector<std::string>& folders, uint64_t bytes);
   Status take(const StagePart& part);
-  // Calls Staging::write().
+  // See Staging::write().
   Status write(const StagePart& part);
   uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
-  // Returns whether a folder is expected whose last part has not arrived.
+  // Returns whether parts of an expected folder are missing.
   bool is_incomplete() const { return parts_ && !parts_->is_whole(); }
-  // Returns the folder to which the parts are written.
+  // Returns the folder of the parts.
   const std::string& parts() const { return parts_->directory(); }
   // Returns the path that the folder has, or will have.
   const std::string& path() const { return path_; }

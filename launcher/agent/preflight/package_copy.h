@@ -24,7 +24,7 @@ class PackageCopy {
   Status expect(const PackageOffer& offer, const std::vector<std::string>& folders);
   Status take(const StagePart& part) { return folder_.take(part); }
   uint64_t taken() const { return folder_.taken(); }
-  // Returns whether a copy is expected whose last part has not arrived.
+  // Returns whether parts of an expected copy are missing.
   bool is_incomplete() const { return folder_.is_incomplete(); }
   // Call after the last part. Returns the command that unpacks the copy, or nothing if it is not packed. `python`:
   // unpacks on a host without gzip; may be empty.

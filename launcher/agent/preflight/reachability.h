@@ -1,5 +1,5 @@
 // Tests in parallel which addresses of another host this host can reach. A nonce proves that the reply comes from that
-// host's agent, and not from another host with the same address. Agent and PartClient own such an object. Lives on the
+// host's agent, and not from another host with the same address. Agent and PartClient own one object each. Lives on the
 // agent's loop.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Sends signals to the processes of ranks that must end. SIGTERM goes only to the processes that end_targets() selects,
-// and to another process when the rank that started it has ended. Other signals go to all processes, and so does
-// SIGTERM if end_targets() selects none. Class Ranks owns this object. One thread.
+// Sends signals to the processes of ranks that must end. SIGTERM first goes only to the processes that end_targets()
+// selects. The other processes of a rank get it when the rank has ended. If end_targets() selects none, all get it at
+// once. Other signals go to all processes. Class Ranks owns this object. One thread.
 #pragma once
 
 #include <sys/types.h>

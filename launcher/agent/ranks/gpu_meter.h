@@ -1,6 +1,6 @@
 // Queries nvidia-smi, or rocm-smi on a host without nvidia-smi, for the use of this host's GPUs by processes: on
-// request, at most every 5 s. If a program does not answer, the next query is a minute later. Samples owns this object.
-// Lives on the agent's loop.
+// request, at most every 5 s. After a failed query, the next query is a minute later. Samples owns this object. Lives
+// on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -35,8 +35,7 @@ GpuUse parse_gpu_use(std::string_view text);
 
 // Returns a shell command that prints the input of parse_rocm_use().
 std::string rocm_use_command(const std::string& rocm_smi);
-// Parses the output of rocm-smi. Identifies a GPU by the number there instead of a UUID. Returns nullopt if the text
-// contains no GPU.
+// Identifies a GPU by its number in the text instead of a UUID. Returns nullopt if the text contains no GPU.
 std::optional<GpuUse> parse_rocm_use(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -1,7 +1,7 @@
-// Detects programs whose ranks work independently: each rank does the work of the whole job, which looks like success,
-// so the launcher prints a warning at the end. Looks for signs that ranks know of each other: calls of hvd.init(), the
-// program's sources, the master port, and, at growing intervals and on a thread, connections of processes that have
-// loaded PyTorch, JAX or an MPI. The agent owns this object. Lives on the agent's loop.
+// Detects programs whose ranks work independently. Each rank then does the work of the whole job, and the job seems to
+// succeed: the launcher prints a warning at the end. Looks for signs that ranks know of each other: calls of
+// hvd.init(), the program's sources, the master port, and, at growing intervals and on a thread, connections of
+// processes that have loaded PyTorch, JAX or an MPI. The agent owns this object. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class Independence {
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
   // Call when a rank has joined a world.
   void on_sign();
-  // Checks whether a socket uses the master port, if the result could change the verdict. The agent calls this on pings
-  // and exits of ranks, when the agent runs anyway. The kernel usually lists a closed connection for another minute.
+  // Checks whether a socket uses the master port, if the result could change the verdict. The kernel usually lists a
+  // closed connection for another minute.
   void look_at_master_port();
   // Returns the value of Finished::is_independent.
   uint8_t verdict();

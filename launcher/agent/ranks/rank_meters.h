@@ -27,8 +27,8 @@ class RankMeters {
   void on_joined(int rank);
   // `pids`: the process of each rank, by index; -1 if the rank does not run.
   HostSample read(SampleGroups groups, const std::vector<pid_t>& pids, const GpuUse& gpus);
-  // Predicts, from the rank's last steps, when other ranks wait for this rank next, if it is late by `late` in each
-  // step; nullopt without steps.
+  // Returns the time at which other ranks will next wait for this rank, predicted from its last steps, if it is late by
+  // `late` in each step; nullopt without steps.
   std::optional<Clock::time_point> late_moment(size_t index, std::chrono::microseconds late) const;
   // Writes the longest wait of all ranks into each rank's page, for StepLog.
   void show_longest_wait(uint32_t microseconds) const;

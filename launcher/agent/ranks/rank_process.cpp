@@ -25,7 +25,7 @@ namespace {
 struct Complaint {
   uint32_t index;
   int error;
-  bool is_bound;  // it has its CPUs, or all CPUs
+  bool is_bound;  // false: the rank could not get its CPUs
 };
 
 // Grows the descriptor table once, while the process has one thread. If several threads share the table, each growth

@@ -1,6 +1,5 @@
-// Starts the process of one rank, in its own process group, with pipes for its output. The kernel kills the process
-// when the agent dies. The process inherits no other descriptor of the agent. Class Ranks calls this code, and so do
-// the classes that run helper programs. One thread.
+// Starts the processes of ranks, each in its own process group, with pipes for its output. The kernel kills them when
+// the agent dies. They inherit no other descriptor of the agent. One thread.
 #pragma once
 
 #include <sys/resource.h>
@@ -36,9 +35,8 @@ struct RankProcess {
   UniqueFd input;      // write end of standard input, non-blocking; closed if the rank has no input
 };
 
-// Starts all ranks at once. Returns when each rank has executed its program or failed. A failed rank
-// leaves no process behind, and its error is one sentence. If the system cannot create a process,
-// later ranks are not started.
+// Starts all ranks at once. Blocks until each rank has executed its program or failed. A failed rank leaves no process
+// behind, and its error is one sentence. If the system cannot create a process, later ranks are not started.
 std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands,
                                              SideBySide& threads);
 Result<RankProcess> start_rank(const RankCommand& command);

@@ -57,7 +57,7 @@ bool add_io(const std::string& folder, RankSigns& signs) {
   return !io.empty();
 }
 
-// The microseconds for which a thread ran on a processor, and for which it waited for a processor.
+// Microseconds of a thread: on a processor, and waiting for a processor.
 struct ThreadTimes {
   uint64_t cpu = 0, delay = 0;
 };

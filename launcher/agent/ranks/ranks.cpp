@@ -257,8 +257,8 @@ void Ranks::feed(Rank& rank) {
     loop_.change(rank.input.get(), EPOLL_EVENTS{});
 }
 
-// Ends a rank's input, because no process reads it, or all bytes are in the pipe. The launcher gets later input
-// acknowledged as read.
+// Ends a rank's input, because no process reads it, or all bytes are in the pipe. Later input is acknowledged to the
+// launcher as read.
 void Ranks::stop_feeding(Rank& rank) {
   if (rank.input) loop_.unwatch(rank.input.get());
   rank.input.reset();

@@ -63,7 +63,7 @@ class Ranks {
   // Returns true if no rank runs, also before the start.
   bool have_ended() const { return running_ == 0 && !is_starting(); }
 
-  // A snapshot of a running rank. `command` is valid during the lifetime of this object.
+  // A snapshot of a running rank. `command` is valid as long as the Ranks.
   struct Snapshot {
     int rank = 0;
     pid_t pid = -1;  // the rank's first process
@@ -75,7 +75,7 @@ class Ranks {
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
   HostSample sample(SampleGroups groups, const GpuUse& gpus);
-  // Writes the longest wait of all ranks in a step into the ranks' pages, from which each rank computes its lateness.
+  // Writes the longest wait of all ranks in a step into the ranks' pages. Each rank computes its lateness from it.
   void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }
   // Returns RankMeters::late_moment() of the rank with this number.
   std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
@@ -83,7 +83,8 @@ class Ranks {
   const RankCommand* command_of(int rank) const;
   // Returns the command of any running rank, else null.
   const RankCommand* any_command() const;
-  // Returns the rank whose first process is `pid`, an ancestor of `pid`, or the leader of its process group.
+  // Returns the rank of a process: the first process of this rank is `pid`, an ancestor of `pid`, or the leader of the
+  // process group.
   std::optional<int> rank_of(pid_t pid) const;
   // Queues input for a rank; empty bytes mean end of file. An error means that the launcher violated
   // the protocol.

@@ -17,13 +17,12 @@ namespace hvd::launcher {
 
 // Returns a path in TMPDIR or /tmp with an unpredictable name.
 std::string staging_directory();
-// Removes the directory, if it exists.
 void remove_staging(const std::string& directory);
 // Returns a sentence about the files that the job has written or changed in the copy after `since`, a time of the file
 // system's clock; or an empty text. Ignores Python's __pycache__ folders.
 std::string describe_written_files(const std::string& directory, const timespec& since);
 
-// Advice in a Staging's errors: a variable of the host by which the user chooses the directory.
+// Advice in a Staging's errors: this variable of the host chooses the directory.
 inline constexpr const char* kChooseByTmpdir =
     "set TMPDIR to a directory with free space in the start-up files of that host's shell";
 

@@ -80,7 +80,7 @@ struct Inspections::Inquiry {
   Inspect question;
   std::vector<Ranks::Snapshot> ranks;
   std::list<Sample> samples;
-  std::string note;  // a remark about the host
+  std::string note;  // why this host has no py-spy; or empty
   Deadline deadline = Deadline::never();
   Deadline start_at = Deadline::never();  // never: immediately
 
@@ -136,13 +136,12 @@ void Inspections::begin(const InspectLate& question) {
   advance_all();
 }
 
-// Chooses the process of a rank whose stack py-spy reads, if any. A process that provides its own stack needs no
-// py-spy.
+// Chooses the process of a rank that py-spy reads, if any. A process that provides its own stack needs no py-spy.
 void Inspections::choose(Inquiry& inquiry, size_t index) {
   Ranks::Snapshot& rank = inquiry.ranks[index];
   const bool is_activity = inquiry.detail() == InspectDetail::kActivity;
   if (is_activity || inquiry.detail() == InspectDetail::kPlaces) {
-    // The launcher needs only the first rank that others wait for in hvd.init().
+    // For kActivity, the launcher needs the place of only one rank: the first that has not called hvd.init().
     if (is_activity && (rank.has_joined || !inquiry.samples.empty())) return;
     const std::vector<pid_t> pythons = topmost_pythons(descendants_of(rank.pid));
     if (pythons.size() == 1) inquiry.samples.emplace_back(index, pythons.front());

@@ -1,6 +1,7 @@
-// Answers the launcher's questions where the ranks are: with kernel state and the stacks that ranks provide, or with
-// the Python stack from py-spy, which stops the process only for native stacks. Waits on the agent's thread only
-// briefly, for stacks that ranks provide. The agent owns this object. Lives on the agent's loop.
+// Answers the launcher's questions where the ranks are, from the kernel's state of their processes and from Python
+// stacks. The ranks provide their stacks, or py-spy reads them. py-spy stops a process only for native stacks. Waits on
+// the agent's thread only briefly, for stacks that ranks provide. The agent owns this object. Lives on the agent's
+// loop.
 #pragma once
 
 #include <sys/types.h>
@@ -32,7 +33,7 @@ class Inspections {
 
   void offer(const StackToolOffer& offer) { py_spy_.offer(offer); }
   void begin(const Inspect& question);
-  // Inspects the rank at the next time at which other ranks wait for it.
+  // Inspects the rank when other ranks wait for it next.
   void begin(const InspectLate& question);
 
   bool wants_part() const { return py_spy_.wants_part(); }

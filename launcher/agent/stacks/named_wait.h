@@ -20,7 +20,7 @@ struct WaitSigns {
   std::string line{};               // the line of source_to_read(), if it was read
   bool has_torch_store = false;  // the process has loaded PyTorch, and is connected at MASTER_PORT
   bool has_jax = false;          // the process has loaded JAX and communicates by gRPC
-  bool is_in_io = false;         // the main thread is in a call for which is_io() is true
+  bool is_in_io = false;         // the main thread is in a call that is_io() accepts
 };
 
 // The value of NamedWait::library for a wait that may be a computation.

@@ -1,4 +1,5 @@
-// Reads facts about a Python process from /proc: its threads, and the users allowed to read its memory.
+// Reads facts about a Python process from /proc: the signs of its wait, and the facts that determine whether the agent
+// may read its memory.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// Returns the part of WaitSigns that /proc shows: everything except the stack and the source line.
+// Returns WaitSigns without `stack`, `no_stack` and `line`, which /proc does not show.
 WaitSigns wait_signs(pid_t pid);
 // `first`: the rank's first process, which the agent started.
 ReadAccess read_access(pid_t pid, pid_t first);

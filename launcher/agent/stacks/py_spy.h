@@ -30,8 +30,8 @@ class PySpy {
   void offer(const StackToolOffer& offer);
   // Returns the path of a py-spy for ranks with this command; empty if the host has none.
   std::string find(const RankCommand& like);
-  // Requests a copy of the py-spy that the launcher has offered, at most once. `folders`: agent_folders(). Returns
-  // true while a copy is expected.
+  // Requests a copy of the py-spy that the launcher has offered, at most once for each offer. `folders`:
+  // agent_folders(). Returns true while a copy is expected.
   bool fetch(const std::vector<std::string>& folders);
   bool is_expected() const { return is_expected_; }
   // Returns why this host has no py-spy: a sentence without the host's name.

@@ -23,7 +23,6 @@ using PythonStack = std::vector<PythonFrame>;  // innermost call first
 
 // Returns the main thread's stack from the output of `py-spy dump --json`.
 Result<PythonStack> read_py_spy(std::string_view json, pid_t pid);
-// Returns the frames in the output of faulthandler.
 PythonStack read_faulthandler(std::string_view text);
 
 // Returns `File "train.py", line 30 in read_shard`, the format of faulthandler; escaped for a terminal.
@@ -32,8 +31,6 @@ std::string describe_frame(const PythonFrame& frame);
 const PythonFrame* own_frame(const PythonStack& stack);
 // Returns "train.py:30" for own_frame(); empty without frames.
 std::string place_of(const PythonStack& stack);
-
-// Explains why py-spy could not read the stack of a process, and the remedy, as one sentence. Pure.
 
 // The facts that determine whether the agent may read the memory of a process.
 struct ReadAccess {
@@ -44,7 +41,8 @@ struct ReadAccess {
   bool is_first_process = false;
 };
 
-// `errors`: py-spy's standard error.
+// Explains why py-spy could not read the stack of a process, and the remedy, as one sentence. `errors`: py-spy's
+// standard error. Pure.
 std::string why_no_stack(std::string_view errors, const ReadAccess& access);
 
 // Returns "3 processes with Python run side by side in this rank, ...", for a rank with several possible Pythons.

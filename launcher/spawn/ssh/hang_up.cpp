@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kDuringExchange[] = {
     "kex_exchange_identification: Connection closed by ",
     "kex_exchange_identification: read: Connection reset by "};
-// Messages that ssh, the ssh in a ProxyCommand and programs like nc print after such a close.
+// Messages that ssh, the ssh in a ProxyCommand and programs like nc print after an early close.
 constexpr std::string_view kBesides[] = {"Connection closed by ", "Connection reset by ",
                                          "ended with exit code ", kCrowded};
 

@@ -1,5 +1,5 @@
 // Handles an sshd that closes a connection before the key exchange because it has more unauthenticated connections than
-// MaxStartups allows. A later try may succeed. SshSpawner uses this code.
+// MaxStartups allows. A later try may succeed.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ inline constexpr std::string_view kCrowded =
 
 // Returns whether ssh's messages, separated by "; ", report only that sshd has closed a connection so early.
 bool shows_hang_up(std::string_view messages);
-// Appends the likely cause to an error whose message reports such a close.
+// If the error's message reports an early close, appends the likely cause.
 Status explain_hang_up(const Status& status);
 
 // The waiting times between tries. Each time is twice the previous time, with a random part so that hosts differ.

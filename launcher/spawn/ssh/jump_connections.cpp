@@ -13,7 +13,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Runs ssh until this script's input ends, which happens at the launcher's end, and removes the socket's folder.
+// Runs ssh until the input of this script ends, at the latest with the launcher. Then removes the socket's folder.
 constexpr char kKeepConnection[] =
     "folder=$1; shift; trap : HUP; exec 3<&0; (read -r line <&3; kill -HUP 0) & "
     "\"$@\" </dev/null 3<&-; code=$?; kill -HUP $! 2>/dev/null; rm -rf \"$folder\"; exit $code";
@@ -31,7 +31,7 @@ std::string make_folder() {
   return {};
 }
 
-// Runs a program to its end. Returns whether the program succeeded.
+// Runs a program to its end. Returns whether its exit code is 0.
 net::Task<bool> succeeds(std::vector<std::string> arguments) {
   ChildCommand command;
   command.arguments = std::move(arguments);

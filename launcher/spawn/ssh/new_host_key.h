@@ -1,5 +1,5 @@
 // Decides whether the user's settings accept the key of a host that no known_hosts file contains, and stores an
-// accepted key. check_host_key(), SshSpawner and SystemSsh call this code. Works without libssh.
+// accepted key. Works without libssh.
 #pragma once
 
 #include <string>

@@ -1,7 +1,6 @@
 // Reads hosts' settings from the system's ssh. The first `ssh -G` of each user, port and identity file runs alone: if
-// no line of ssh's configuration depends on the host, its answer serves all hosts with canonical names. Otherwise each
-// host has its own `ssh -G`, all in parallel.
-// Lives on the launcher's loop.
+// no line of ssh's configuration depends on the host, its answer serves all hosts with canonical names. Otherwise one
+// `ssh -G` runs per host, all in parallel. Lives on the launcher's loop.
 #pragma once
 
 #include <map>

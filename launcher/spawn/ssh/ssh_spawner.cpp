@@ -100,8 +100,8 @@ Result<std::shared_ptr<const AgentFile>> SshSpawner::agent_file(const std::strin
   return file;
 }
 
-// After libssh was refused, one login for each user and set of keys tests whether the system's ssh can log in. Other
-// hosts wait for the result, since a server counts the refused logins of the launcher's address.
+// After libssh was refused, for each user and set of keys, the login at the first host tests whether the system's ssh
+// can log in. Other hosts wait for the result, since a server counts the refused logins of the launcher's address.
 struct SshSpawner::Refusal {
   explicit Refusal(const net::asio::any_io_executor& executor)
       : turns(std::make_shared<net::Turns>(executor)) {}
