@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Slurm itself takes half a minute to detect a lost node, and Slurm's network carries the link.
+// In seconds. Slurm takes half a minute to detect a lost node, and the link uses Slurm's network.
 constexpr double kInStep = 12;
 // An elastic job continues without a lost host, so it waits for less time.
 constexpr double kInElasticJob = 3;

@@ -1,6 +1,5 @@
-// The hosts and ranks of a launch. References to entries stay valid, because an elastic job only adds hosts: the table
-// removes none, and a host that returns gets a new entry. JobLaunch owns the table. Lives on the launch's
-// loop.
+// The hosts and ranks of a launch. An elastic job only adds hosts: references to entries stay valid, and a host that
+// returns gets a new entry. JobLaunch owns the table. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +54,7 @@ class HostTable {
   std::vector<std::string> host_names() const;
   // Returns whether every host is done or lost.
   bool is_over() const;
-  // Returns the number of ranks that have not ended, without the ranks of hosts that are done or lost.
+  // Returns the number of ranks that have not ended, on hosts that are neither done nor lost.
   int living_ranks() const;
 
  private:

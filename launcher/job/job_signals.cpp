@@ -17,8 +17,8 @@ constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
 // The time limit for the agents' answers before the launcher suspends itself.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
-// Returns whether this process is in the foreground of its terminal. A SIGTTOU of an earlier write may still arrive
-// then.
+// Returns whether this process is in the foreground of its terminal. Even then, the SIGTTOU of an earlier write may
+// arrive.
 bool is_in_foreground() {
   const pid_t own = ::getpgrp();
   return ::tcgetpgrp(STDOUT_FILENO) == own || ::tcgetpgrp(STDERR_FILENO) == own;
@@ -64,8 +64,8 @@ void JobSignals::on_signal(int number) {
 void JobSignals::pass_on(int number, int from_host) {
   const auto now = Clock::now();
   const auto last = passed_on_.find(number);
-  // A scheduler signals all processes of a job at about the same time, so forward only the first of these signals.
-  // Forward every SIGWINCH, which may arrive often.
+  // A scheduler signals all processes of a job at about the same time: forward only the first of these signals. Forward
+  // every SIGWINCH, because windows often change several times.
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (const HostRun& host : hosts_.hosts()) {
