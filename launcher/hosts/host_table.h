@@ -37,8 +37,8 @@ class HostTable {
   // `number` may be any number, for example one that another program sent.
   bool has_rank(int64_t number) const { return number >= 0 && number < size(); }
 
-  // Elastic jobs: the numbers in the table are processes, and only the members of a generation are ranks. `numbers` are
-  // these processes by rank; empty: no generation now, and `generation` is the last one of an earlier launch, or -1.
+  // In an elastic job, the entries of ranks() are processes, and only the members of a generation are ranks. `numbers`:
+  // the members by rank; empty: no generation now, and `generation` is the last one of an earlier launch, or -1.
   void set_members(int32_t generation, std::span<const int> numbers);
   // Returns the current generation; -1: none yet.
   int32_t generation() const { return generation_; }

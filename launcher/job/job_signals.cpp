@@ -64,8 +64,8 @@ void JobSignals::on_signal(int number) {
 void JobSignals::pass_on(int number, int from_host) {
   const auto now = Clock::now();
   const auto last = passed_on_.find(number);
-  // A scheduler signals all processes of a job at about the same time: forward only the first of these signals. Forward
-  // every SIGWINCH, because windows often change several times.
+  // A scheduler signals all processes of a job at about the same time: forward only the first of these signals.
+  // Forward every SIGWINCH: each may announce another size.
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (const HostRun& host : hosts_.hosts()) {
