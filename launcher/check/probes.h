@@ -21,7 +21,7 @@ class CheckProbes {
   Probe framework(const std::string& name, const std::string& module) const;
   // Runs the interpreter, and reports its version and path.
   Probe interpreter() const;
-  // Tests the built-in links and collectives: an initialisation and, if `with_sum`, a sum over one rank.
+  // Tests the built-in links and collectives: initialises a world of one rank and, if `with_sum`, sums over it.
   Probe built_in(bool with_sum) const;
   // Loads the plugins of this name (a name of hvd_capability). If `variable` is not empty, also sets it to `name`,
   // initialises a world of one rank and, if `with_sum`, sums over it.

@@ -154,7 +154,6 @@ struct ElasticCore {
   void mark_leaving();
   // Ends the leaving hosts that have no ranks.
   void end_left_hosts();
-  // Ends all processes of the host.
   void drop_host(HostRun& host);
   // Ends a process that has lost its place.
   void end_process(RankRun& process);

@@ -28,7 +28,6 @@ class PolicyLaunch {
   virtual void reach(HostRun& host) = 0;
   // Starts the ranks of a host that is held.
   virtual void start(HostRun& host) = 0;
-  // Ends all ranks of a host.
   virtual void end(HostRun& host) = 0;
   // Ends one rank of a host that keeps other ranks. If the host does not run yet, waits until it runs.
   virtual void end(RankRun& rank) = 0;

@@ -150,7 +150,7 @@ class TemporaryFile {
   std::string path_;
 };
 
-// Writes the rankfile, and returns its path; empty if --binding-args places the ranks.
+// Returns the text of the rankfile; empty if --binding-args places the ranks.
 Result<std::string> make_rankfile(const LaunchSettings& settings, std::vector<Host> hosts,
                                   Deadline deadline) {
   if (settings.launchers.binding_args.has_value()) return std::string();

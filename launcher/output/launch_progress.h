@@ -1,5 +1,4 @@
-// Formats the progress of a job as one line for a terminal, from the start of its hosts to its end. HostStartup,
-// StatusLine and `horovodrun top` call this code. Pure.
+// Formats the progress of a job as one line for a terminal, from the start of its hosts to its end. Pure.
 #pragma once
 
 #include <cstddef>
@@ -45,8 +44,7 @@ std::string byte_rate(double bytes_per_second);
 // Returns "12.4 steps/s", for example.
 std::string step_rate(double steps_per_second);
 
-// The rates of a job's progress, computed from its ranks' counts at several times. The status line
-// and `horovodrun top` use this class. Pure.
+// The rates of a job's progress, from its ranks' counts at several times. Pure.
 class ProgressRates {
  public:
   struct Counts {
@@ -54,9 +52,9 @@ class ProgressRates {
     uint64_t bytes = 0;  // bytes of all ranks
     int64_t ranks = 0;   // ranks with counts: ranks of an unresponsive host are missing
   };
-  // Rates begin anew if counts fall, since the ranks were restarted, or if the number of ranks changes; missing ranks
-  // change the rates only after a moment. `time`: when the counts were read. If two calls have the same time,
-  // the second call has no effect.
+  // Rates begin anew if counts fall, because the ranks were restarted, or if the number of ranks changes. Missing ranks
+  // change the rates only after a moment. `time`: when the counts were read. A second call with the same time has no
+  // effect.
   void add(Clock::time_point time, const Counts& counts);
 
   // Returns the mean over the last seconds; nullopt if unknown, for example before the first step.

@@ -26,7 +26,7 @@ struct Traceback {
   size_t exception = 0;
   size_t end = 0;           // index of the line after the traceback
   bool is_chained = false;  // the exception was raised while the previous exception was handled
-  // Python continued after the traceback, which is of a destructor, a thread, an exit handler or another process.
+  // Python has continued after the traceback of a destructor, a thread, an exit handler or another process.
   bool is_survived = false;
 };
 
@@ -38,8 +38,7 @@ const Traceback* last_fatal(const std::vector<Traceback>& tracebacks);
 // Returns the exception's line without the margin of an ExceptionGroup.
 std::string exception_name(std::string_view line);
 
-// One frame of a traceback: a line with the file's name, and the source lines after it. TensorFlow has an empty line in
-// place of the source lines.
+// One frame of a traceback: a line with the file's name, and the source lines after it, or an empty line in TensorFlow.
 struct TracebackFrame {
   size_t begin;
   size_t end;
@@ -49,14 +48,14 @@ struct TracebackFrame {
 };
 
 std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines);
-// Returns whether the frame belongs to this project's package, independent of its location.
+// Returns whether the frame belongs to this project's package, wherever the package is installed.
 bool is_of_horovod(const TracebackFrame& frame);
 // Returns the innermost frame of the user's code, or the first frame if no frame is the user's. `frames` is not empty.
 const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames);
 
-// Returns the last ten lines of `text`; each line begins with a tag of `tag` bytes. Removes frames of
-// the package horovod from a Python traceback at its end. The deepest frame of the user's code comes
-// first if it lies before the last ten lines. Omits tracebacks that Python prints while exiting.
+// Returns the last ten lines of `text`; each line begins with a tag of `tag` bytes. Removes frames of the package
+// horovod from a Python traceback at its end. If the deepest frame of the user's code lies before the last ten lines,
+// it comes first. Omits tracebacks that Python prints while exiting.
 std::string last_lines(std::string_view text, size_t tag = 0);
 
 // Returns the line of the exception that ended the program, without its tag, or an empty text.
@@ -67,7 +66,7 @@ struct RankContext {
   std::string interpreter{};     // path of the rank's Python, found by its host; may be empty
   std::string package_folder{};  // this horovodrun's Python package; may be empty
   std::string package_python{};  // Python for which this horovodrun was installed; may be empty
-  // path of a Python on this machine that can import missing_module(); may be empty
+  // Path of a Python on this machine that can import missing_module(); may be empty.
   std::string module_python{};
   bool has_environment = false;  // --stage-env
   std::string program{};         // first word of the ranks' command, without its folder

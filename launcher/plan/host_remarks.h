@@ -13,7 +13,7 @@ namespace hvd::launcher {
 using Versions = std::vector<std::pair<std::string, std::string>>;
 
 // Returns a sentence for each host whose Python or horovod (major and minor number) differs from the most frequent
-// version; if several are equally frequent, from the first of them. Omits hosts that were not tested.
+// version. Among equally frequent versions, takes the first one. Omits hosts that were not tested.
 std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,
                                               const std::vector<Versions>& versions);
 

@@ -1,7 +1,7 @@
-// Recognises another launcher in the ranks' command: torchrun, accelerate, deepspeed, horovodrun, or a launcher
-// of MPI or Slurm. Each rank would start that launcher, and each of these launchers its own job. Pure, except
-// for reading accelerate's default file. `environment`: the ranks' environment. `hindrance`: the flags of this
-// job that prevent PET_NNODES and similar variables from reaching torchrun; may be empty.
+// Recognises another launcher in the ranks' command: torchrun, accelerate, deepspeed, horovodrun, or a launcher of MPI
+// or Slurm. Each rank would start this launcher, and each launcher would start its own job. Pure, except for reading
+// accelerate's default file. `environment`: the ranks' environment. `hindrance`: the flags of this job that prevent
+// PET_NNODES and similar variables from reaching torchrun; may be empty.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ inline constexpr char kElastic[] = "--min-np and --host-discovery-script";
 Status check_inner_launcher(const std::vector<std::string>& command, const Environment& environment,
                             const SlotPlan& plan, const std::string& hindrance = {});
 
-// Returns whether each of several hosts runs one torchrun, and PET_NNODES and similar variables connect all of them.
+// Returns whether several hosts each run one torchrun that PET_NNODES and similar variables connect to the others.
 bool joins_torchruns(const std::vector<std::string>& command, const Environment& environment,
                      const SlotPlan& plan);
 

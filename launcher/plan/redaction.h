@@ -1,5 +1,5 @@
-// Removes secrets from text that a user attaches to a public report, and from stored commands. Removes a word
-// also if it is only possibly a secret. Pure.
+// Removes secrets from text for a public report, and from stored commands. Also removes words that may be secrets.
+// Pure.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ bool is_secret_name(std::string_view name);
 
 class Redactor {
  public:
-  // `environment`: its values with secret names, except short values and paths, are hidden in any text.
+  // In any text, the values of `environment` with secret names are hidden, except short values and paths.
   explicit Redactor(std::span<const std::pair<std::string, std::string>> environment);
 
   // Returns one line without secrets: the values of secret variables, a URL's user and password,

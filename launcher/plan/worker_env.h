@@ -1,5 +1,5 @@
 // Builds the environment of the ranks: the launcher's variables for a host, and the variables that the launcher sets
-// for a slot, which override all others. HostJobs calls this code. Pure, but for the random numbers of a new job.
+// for a slot, which override all others. Pure, except for the random numbers of a new job.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hvd::launcher {
 
-// The number of a job, and the secret of its ranks. New ones come from random numbers.
+// The number of a job, and the secret of its ranks.
 struct JobIdentity {
   uint64_t number = 0;
   Secret secret;
@@ -29,7 +29,7 @@ JobIdentity joined_job(const Secret& token, uint32_t generation);
 // of the launcher's user, terminal and machine.
 Environment host_environment(const Environment& inherited, bool is_local);
 
-// Returns whether the launcher sets this variable for each rank, overriding the user's value.
+// Returns whether the launcher sets this variable for each rank, in place of the user's value.
 // `torch`: includes torchrun's variables.
 bool is_set_by_launcher(std::string_view name, bool torch);
 
@@ -50,10 +50,10 @@ struct JobEnvironment {
   std::string secret;  // in hexadecimal digits
   double start_timeout = 30;
 };
-// Returns the variables that all ranks of a job have in common.
+// Returns the variables that are equal for all ranks of a job.
 Environment job_environment(const JobEnvironment& job);
 
-// Returns the variables of the given flags that ranks read.
+// Returns the variables of the flags that the user has set and the ranks read.
 Environment flag_environment(const LaunchSettings& settings);
 
 std::string job_name(uint64_t job);  // 16 hexadecimal digits

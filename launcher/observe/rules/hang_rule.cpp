@@ -47,8 +47,8 @@ bool may_spin(const RankPlace& place) {
          library.find("NCCL") != std::string_view::npos;
 }
 
-// Returns whether the rank may wait for its own GPU instead of other ranks. A computation on a GPU looks like a wait
-// for other ranks, and the stack of a rank may be missing.
+// Returns whether the rank may wait for its own GPU and not for other ranks. A computation on a GPU looks like a wait
+// for other ranks, and the rank may have no stack.
 bool may_wait_alone(const RankPlace& place) {
   return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
 }
@@ -230,7 +230,7 @@ bool HangRule::main_is_busy(const Rank& rank) const {
          static_cast<double>(now - rank.main_since) > 1e6 * (kIdleShare * seconds + kTickSeconds);
 }
 
-// Returns whether these positions of ranks that do not move can be a hang.
+// Returns whether ranks that do not move can hang at these positions.
 bool HangRule::is_hang(const Places& places) const {
   bool is_waiting = false, is_moving = false;
   for (const auto& [number, place] : places) {
@@ -245,7 +245,7 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   if (!is_hang(places)) {
     postpone(now);
     if (seconds < kWaitLimits * limit_) return {};
-    // A busy main thread of one rank rules out a hang. Other ranks may still wait for this rank.
+    // A busy main thread of one rank rules out a hang, but other ranks may wait for this rank.
     auto wait = judge_wait(std::move(places), now);
     next_wait_sample_ = next_sample_;
     return wait;
@@ -278,9 +278,9 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
-    // Nine limits suffice for further ranks, because ranks reach a collective one after another.
+    // Nine limits suffice for further ranks: ranks reach a collective one after another.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
-    // Without a stack, the rank may do something else than wait for other ranks.
+    // Without a stack, the rank may do something other than wait.
     if (!place.no_stack.empty()) continue;
     if (!may_spin(place) && main_is_busy(rank)) continue;
     is_new |= wait_reported_.emplace(number, rank.since).second;

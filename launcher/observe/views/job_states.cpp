@@ -73,7 +73,7 @@ class Figures {
 
   const HostTable& hosts_;
   const JobFigures& figures_;
-  // Texts about the waits of ranks that start together, by the name of their start.
+  // Texts about waits in hvd.init(), by the name of the ranks' start.
   std::map<std::string, std::string> init_waits_;
 };
 
@@ -90,7 +90,7 @@ Json rank_as_json(const RankRun& rank, bool has_generation) {
   return entry;
 }
 
-// `figures`: null for states alone.
+// `figures`: null to omit silences, metrics and waits.
 Json all_as_json(const HostTable& hosts, const JobFigures* figures) {
   const auto more = figures != nullptr ? std::make_unique<Figures>(hosts, *figures) : nullptr;
   Json all = Json::array();

@@ -32,8 +32,8 @@ struct JobFigures {
   std::function<const RankMetrics*(int number)> rank{};
   // Returns the ranks of the table for which a rank of the table waits in hvd.init().
   std::function<std::vector<int>(int number)> init_wait{};
-  // Returns the ranks for which this rank waits, because they announce fewer operations, in the format of
-  // name_of_ranks(); or an empty text.
+  // Returns the ranks for which this rank waits because they announce fewer operations, as formatted by
+  // name_of_ranks(); may be empty.
   std::function<std::string(int rank)> operation_wait{};
   // Returns for how many seconds a host has not answered; 0 if it answers.
   std::function<double(const HostRun& host)> silence{};

@@ -124,7 +124,7 @@ std::string folded(const std::vector<RankLine>& lines, bool has_color, size_t co
 std::string title_of(const JobView& job, const TopLook& look) {
   const std::string name = job.name.empty() ? "" : cat(printable(job.name), ", ");
   const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
-  // Put the notice first, because a long command is cut.
+  // Put the notice first: a long command is cut.
   return cat(look.notice.empty() ? "" : cat("[", look.notice, "] "), name, "pid ", job.pid,
              generation, ": ", printable(join(job.command, " "), std::string::npos));
 }
