@@ -54,7 +54,8 @@ class Supervisor {
                  const std::string& meanwhile = "");
   // Returns whether a failure waits to be judged until silent hosts have answered.
   bool is_holding() const { return !held_.empty(); }
-  // Returns the signal that killed the rank whose failure is the cause; SIGTERM if an agent has ended its ranks; else 0.
+  // Returns the signal that killed the rank whose failure is the cause; SIGTERM if an agent has ended its ranks; else
+  // 0.
   int ended_by() const { return ended_by_; }
   // Ends the job, because a rank has ended and other ranks wait for it in `call` (hvd.init(), MPI_Init).
   Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting, const char* call);

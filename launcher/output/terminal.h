@@ -136,7 +136,7 @@ class Terminal {
   void begin(Leave how, size_t below = 0);
   void forget_question(size_t stream);
   void show_unfinished(size_t stream);
-  // Reserves space for the bars of this stream. Returns false if the area has none; the bars then become lines.
+  // Makes room for the bars of this stream. Returns false without an area, or in the background; bars are then lines.
   bool is_area_visible(size_t stream);
   // Sets the text after a bar's '\r' as the bar's next state, unless a newline follows the text.
   void set_held_bar(size_t stream, std::string_view prefix);

@@ -81,7 +81,7 @@ class RecordWriter {
 bool keeps_output(const LaunchSettings& settings);
 // Returns the record of this process's job at its start.
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
-// Called by a job with --detach for the process in the terminal. Each function may be empty.
+// Callbacks that notify the process in the terminal, with --detach. Each may be empty.
 struct DetachedEvents {
   std::function<void()> on_recorded;  // called when the log begins to receive the output
   std::function<void()> on_running;   // called when all ranks run

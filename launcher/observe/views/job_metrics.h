@@ -38,7 +38,7 @@ class JobMetrics {
   const RankMetrics* rank(int number) const;
   // Returns milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
-  // Returns whether a rank has ended a training step within the time of the last few steps.
+  // Returns whether a rank has ended a training step within the time of a few steps.
   bool is_stepping() const;
   std::string text(const HostTable& hosts, MetricsLevel level) const;
   // Returns the ranks' waits for each other; omits unknown waits.
