@@ -71,7 +71,7 @@ class HostCooldown {
 // example.
 std::string about_exclusion(std::string_view host, const HostCooldown::Exclusion& exclusion);
 
-// The source of an elastic job's hosts, which determines whether more hosts may come later.
+// The source of an elastic job's hosts. It determines whether more hosts may come later.
 enum class HostSource {
   kNamed,    // flags, a file or a scheduler have named all hosts
   kScript,   // a discovery script names the hosts again and again while the job runs

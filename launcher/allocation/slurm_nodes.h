@@ -29,8 +29,8 @@ Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job);
 
 using SlurmVariables = std::function<std::optional<std::string>(std::string_view)>;
 
-// Returns the nodes in the variable SLURM_JOB_NODELIST plus the suffix, which is empty or like "_HET_GROUP_1". An error
-// names the variable.
+// Returns the nodes in the variable SLURM_JOB_NODELIST plus `suffix`: empty, or like "_HET_GROUP_1". An error names the
+// variable.
 Result<std::vector<std::string>> slurm_node_names(const SlurmVariables& variable,
                                                   const std::string& suffix);
 

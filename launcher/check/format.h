@@ -23,7 +23,7 @@ struct CheckRow {
   std::string path{};     // path of a part that works, if it is a file
   std::string
       fix{};  // for a part that does not work: a command that mends it, or why there is none
-  // The table of the original Horovod lacks this row, which is shown only with --verbose or in JSON.
+  // The table of the original Horovod lacks this row: it is shown only with --verbose or in JSON.
   bool is_extra = false;
   std::string note{};  // a remark on the version of a part that works
 };

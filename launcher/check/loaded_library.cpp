@@ -57,7 +57,7 @@ ProbeFacts find_mpi() {
   return {version, path};
 }
 
-// Returns the version that the library reports ("2.18.5" for 21805), which is more exact than the library's file name.
+// Returns the version that the library reports ("2.18.5" for 21805). The library's file name is less exact.
 std::string version_of_nccl(const std::string& path) {
   const auto library = SharedLibrary::open(path);
   auto* version_function = library.ok() ? library->symbol("ncclGetVersion") : nullptr;

@@ -40,7 +40,7 @@ Status unknown_key(const std::string& key) {
           near.empty() ? "docs/settings.md lists all" : cat("did you mean ", near, "?")));
 }
 
-// Sets the variables of `env`, which may also be a list of NAME=VALUE.
+// Sets the variables in the map of the key `env`.
 Status set_variables(const Setting& setting, const YAML::Node& variables, Settings& settings) {
   for (const auto& entry : variables) {
     const YAML::Node& name = entry.first;

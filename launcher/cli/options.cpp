@@ -172,8 +172,8 @@ std::string name_of(const CommandLine& line, std::string_view key) {
   return split(setting(key).flags, ',').front();
 }
 
-// With --detach, refuses settings that need standard input, which a detached launcher does not read, or another
-// launcher of ranks.
+// With --detach, refuses settings that need standard input or another launcher of ranks. A detached launcher does not
+// read standard input.
 Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
   if (!settings.job.detach) return {};
   const std::string readers = to_lower(settings.output.stdin_ranks.value);

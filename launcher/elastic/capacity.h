@@ -29,7 +29,7 @@ bool has_ending_member(const HostTable& hosts);
 // Returns whether a rank with the training state remains.
 bool has_survivor(const HostTable& hosts);
 bool all_have_asked(const HostTable& hosts);
-// Returns free slots for the next `count` processes of a host, which will be the next entry of the table.
+// Returns free slots for `count` further processes on the host `name`. The host will be the next entry of the table.
 std::vector<Slot> places_on(const HostTable& hosts, const std::string& name, int count);
 
 class Capacity {

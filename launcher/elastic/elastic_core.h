@@ -126,7 +126,7 @@ class GenerationActions {
   // Notifies the host's processes that their agent will end by itself after this number of seconds.
   virtual void notify_leave(const HostRun& host, double seconds) = 0;
   virtual void report(const std::string& sentence) = 0;
-  // Ends the job, which cannot continue. `process`: the process whose failure is the cause, or -1.
+  // Ends the job, because it cannot continue. `process`: the process whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int process) = 0;
   // Ends all processes, and begins the job again with its history.
   virtual void restart() = 0;
@@ -164,7 +164,7 @@ struct ElasticCore {
   // Ends processes that do not call hvd.init while ranks work.
   void end_slow(Time now);
 
-  // Returns the failure's sentence and its consequence for the host, which is used again at once, later or never.
+  // Returns the failure's sentence and its consequence for the host: whether it is used again at once, later or never.
   std::string follow_up(const ProcessFailure& failed, bool is_host_sound, Time now);
   // Excludes a host after a failure on it. Returns a sentence for the user, or nothing.
   std::string exclude(const std::string& name, Time now);

@@ -1,4 +1,4 @@
-// Reads the settings of an elastic job, whose hosts may join and leave, and checks their consistency. Pure.
+// Reads the settings of an elastic job, and checks their consistency. Pure.
 #pragma once
 
 #include <cstdint>

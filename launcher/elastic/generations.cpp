@@ -196,7 +196,7 @@ void Generations::ranks_ended(const HostRun& host, Time now) {
 }
 
 bool Generations::can_spare(const std::set<std::string>& hosts) const {
-  // Keep a rank that has finished training: it may save its model, which no other rank does.
+  // Keep a rank that has finished training: it may be the only rank that saves the model.
   if (core_.stage == JobStage::kFinishing || core_.training_end.has_come()) return false;
   const bool needs_state = core_.current && !core_.restarts_program();
   if (needs_state && !core_.capacity.has_state_without(hosts)) return false;

@@ -31,7 +31,7 @@ class PolicyLaunch {
   virtual void end(HostRun& host) = 0;
   // Ends one rank of a host that keeps other ranks. If the host does not run yet, waits until it runs.
   virtual void end(RankRun& rank) = 0;
-  // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
+  // Ends the job, because it cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
 };
 

@@ -38,7 +38,8 @@ bool NextGeneration::form(Time now) {
     core_.actions.answer(process, {.is_removed = true});
     core_.end_process(process);
   }
-  // Leaving ranks may save a checkpoint, which rank 0 of the next generation also writes: wait for their end.
+  // Wait for the end of leaving ranks: they may save a checkpoint, and rank 0 of the next generation may write to the
+  // same file.
   if (has_ending_member(core_.hosts)) return false;
   begin(std::move(*generation), now);
   return true;

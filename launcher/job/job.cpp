@@ -213,7 +213,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (!owns(joined.rank)) return;
     job.has_met_ = true;
     run.joined(joined);
-    // --check-build -H runs a one-rank world on each host, which is not an error.
+    // A one-rank world on each host is not an error: --check-build -H runs one.
     if (is_question(job.options_)) return;
     // Detect ranks that started a world without the other ranks.
     if (joined.ranks.empty()) {

@@ -285,7 +285,7 @@ Supervisor::Action Supervisor::on_preparation_failed(int host, const Status& why
 
 Supervisor::Action Supervisor::on_signal(int number) {
   ++signals_;
-  // The signal also reached ranks or agents, whose reports may have arrived first.
+  // The signal also reached ranks or agents, and their reports may have arrived first.
   if (signals_ == 1 && ended_by_ == number) {
     exit_code_ = kExitSignal + number;
     sentence_ = cat("ended by ", signal_name(number));

@@ -83,8 +83,8 @@ class Supervisor {
   // Call when a scheduler ends all processes that this script has started. If the scheduler may have caused the job's
   // end, the report then names the script as the cause.
   void on_script_ended(const std::string& script);
-  // Ends the job, because standard output, which is `file`, can no longer be written. If its reader has closed it
-  // (EPIPE), the report has no sentence.
+  // Ends the job, because standard output can no longer be written. `file`: the file behind standard output. If its
+  // reader has closed it (EPIPE), the report has no sentence.
   Action on_output_broken(int error_number, const std::string& file);
 
   bool is_ending() const { return ending_; }

@@ -238,7 +238,7 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
   }
   HVD_ASSIGN_OR_RETURN(const Arguments extra, words_of_flag(settings, "mpi_args"));
   append(words, extra);
-  // Slurm's variables describe mpirun's own daemons, which are tasks of a step, and not the ranks.
+  // Slurm's variables describe the tasks of a step. These tasks are mpirun's daemons, and not the ranks.
   if (environment_variable("SLURM_JOB_ID"))
     append(words, {"env", "-u", "SLURM_NTASKS", "-u", "SLURM_PROCID"});
   append(words, options.command);

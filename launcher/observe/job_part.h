@@ -113,7 +113,7 @@ class PartLaunch {
   virtual bool is_ending() const = 0;
   // Returns whether a rank has failed and the job waits for answers of silent hosts before it ends.
   virtual bool is_holding() const = 0;
-  // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
+  // Ends the job, because it cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
   // Ends the job, because a rank has ended and other ranks wait for it in `call`.
   virtual void end_wait(int rank, const std::vector<int>& waiting, const char* call) = 0;

@@ -302,7 +302,7 @@ void StragglerWatch::show_waits() {
   }
 }
 
-// Sends the longest wait of any rank to the agents, which compute from it which of their ranks are late.
+// Sends the longest wait of any rank to the agents. They compute from it whether their ranks are late.
 void StragglerWatch::show_longest_wait() {
   double longest = 0;
   for (const StragglerRule::Lateness& rank : rule_.latest())

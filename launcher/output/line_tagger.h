@@ -58,7 +58,7 @@ std::string without_tag_colors(std::string_view lines);
 Status check_tag(std::string_view tag);
 
 // Checks the words in braces in a flag's value, for example {host} in --tag. An error names the flag and the `known`
-// words. Ignores ${name}, which is a shell's.
+// words. Ignores ${name}, a variable of a shell.
 Status check_placeholders(std::string_view flag, std::string_view text,
                           std::span<const std::string_view> known);
 

@@ -35,7 +35,7 @@ class WriterThread {
   // Replaces the file atomically: a reader sees the old or the new bytes. All users may read the file.
   void replace(const std::string& path, std::string_view bytes, Done done);
   void remove(const std::string& path, Done done);
-  // Closes the file, which may block like a write, and may report that an earlier write failed.
+  // Closes the file. This may block like a write, and may report that an earlier write has failed.
   void close(const File& file, Done done);
 
  private:
@@ -54,7 +54,7 @@ class Sink {
  public:
   // `fd` remains the caller's. `thread` must outlive the sink.
   Sink(net::asio::any_io_executor executor, int fd, WriterThread& thread);
-  // For a file that the thread opens (WriterThread::open), which may stall. A failure breaks the sink.
+  // For a file that the thread opens (WriterThread::open). A failure breaks the sink.
   Sink(net::asio::any_io_executor executor, const std::string& path, int flags,
        WriterThread& thread);
   ~Sink();

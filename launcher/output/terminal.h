@@ -94,7 +94,7 @@ class Terminal {
                  std::string_view held);
   // Shows a line that several ranks have written.
   void show_folded(OutputStream stream, std::string_view line, std::function<void()> written);
-  // Shows the stream's unfinished line after a pause if it may be a question, since a question has no line end.
+  // If the stream's unfinished line may be a question, shows it after a pause.
   void await_end(size_t stream);
   // Call when the stream has ended; its bar stays as a line.
   void leave(size_t stream);

@@ -12,8 +12,8 @@ namespace hvd::launcher {
 // Returns the lines of a text, without their line ends.
 std::vector<std::string_view> lines_of(std::string_view text);
 
-// Returns the line without "[rank0]: ", which PyTorch prints before each line of the final
-// traceback of a rank in a process group.
+// Returns the line without "[rank0]: ". PyTorch prints this text before each line of the final traceback of a rank in a
+// process group.
 std::string_view without_rank_of_torch(std::string_view line);
 // Returns whether the line links two tracebacks, of which the second was raised while the first was handled.
 bool links_tracebacks(std::string_view line);
@@ -32,7 +32,7 @@ struct Traceback {
 
 // `tag`: the number of bytes to ignore at the start of each line; tracebacks are not indented after them.
 std::vector<Traceback> tracebacks_of(const std::vector<std::string_view>& lines, size_t tag);
-// Returns the last traceback that Python did not survive, which may have ended the program; or null.
+// Returns the last traceback that Python did not survive, or null. It may have ended the program.
 const Traceback* last_fatal(const std::vector<Traceback>& tracebacks);
 
 // Returns the exception's line without the margin of an ExceptionGroup.

@@ -188,7 +188,7 @@ void read_flags(const Words& command, size_t at, const std::string& python, Inne
                        command.end());
 }
 
-// Returns whether accelerate's default file exists, which gives the numbers of processes and hosts.
+// Returns whether accelerate's default file exists. It gives the numbers of processes and hosts.
 bool has_accelerate_file(const Environment& environment) {
   std::string cache(value_of(environment, "XDG_CACHE_HOME"));
   if (cache.empty()) cache = cat(environment_variable("HOME").value_or(""), "/.cache");

@@ -33,7 +33,7 @@ struct SlotPlan {
 // error has a table of the hosts and their slots.
 Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc);
 
-// Moves the last `count` hosts, which are the spare hosts (--spares), into the result. Fails if no host would remain.
+// Moves the last `count` hosts into the result, as spare hosts (--spares). Fails if no host would remain.
 Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);
 
 // Returns whether a spare has enough slots for this host's ranks (`host`: its index in the plan).

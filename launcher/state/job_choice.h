@@ -1,6 +1,6 @@
-// Finds the job that a user means in the state directory: by a name, a pid, HOST:PID, or the number or name of the
-// Slurm allocation in which the job runs. Runs a command of horovodrun on the machine of a job's launcher, because the
-// launcher's process can be reached only on that machine.
+// Finds a job in the state directory: by its name, its pid, HOST:PID, or the number or name of its Slurm allocation.
+// Runs a command of horovodrun on the machine of a job's launcher, because the launcher's process can be reached only
+// on that machine.
 #pragma once
 
 #include <cstdint>

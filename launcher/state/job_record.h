@@ -71,7 +71,7 @@ int64_t parent_of(int64_t pid);
 // Returns whether a signal, for example that of Ctrl-Z, or a debugger has stopped the process.
 bool is_stopped(int64_t pid);
 
-// Checks a name, which must be short, and must not look like a pid or a flag. An error lists the valid characters.
+// Checks a name: it must be short, and must not look like a pid or a flag. An error lists the valid characters.
 Status check_job_name(std::string_view name);
 
 }  // namespace hvd::launcher

@@ -37,13 +37,13 @@ Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity&
 
 // `is_full`: set if the disk is full.
 Status write_record(const UniqueFd& folder, const JobRecord& record, bool* is_full = nullptr);
-// Overwrites the record in place, which needs no space unless the file system copies on write.
+// Overwrites the record in place. This needs no space unless the file system copies on write.
 Status write_over(const UniqueFd& folder, const JobRecord& record);
 Result<JobRecord> read_record(const UniqueFd& folder);
 
 // Writes the file FOLDER.json beside the job's folder FOLDER. Prometheus finds the job's metrics by this file
-// (file_sd), which must be outside of the folder: file_sd accepts patterns only in file names. Other users may read the
-// file.
+// (file_sd). The file is outside of the folder because file_sd accepts patterns only in file names. Other users may
+// read the file.
 Status write_target(const std::string& path, const JobRecord& record);
 void remove_target(const std::string& path, const ProcessIdentity& launcher);
 

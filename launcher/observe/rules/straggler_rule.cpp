@@ -46,8 +46,8 @@ struct StragglerRule::Numbers {
   explicit Numbers(const StepWindow& window);
   size_t size() const { return late.size(); }
 
-  // Counts the steps in which all these ranks are later than the median rank by a share of a step. `others`: the median
-  // lateness of the other ranks.
+  // Counts the steps in which each of these ranks is later than the median rank by a share of a step. `others`: the
+  // median lateness of the other ranks.
   int late_steps(const std::vector<size_t>& of, double others) const;
   // Returns how much later the rank is than the median rank or, with two ranks, than the less late rank.
   double peak(size_t rank, size_t step) const;

@@ -27,7 +27,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The time limit for stacks, which includes the launcher's own wait for the agents.
+// The time limit for stacks. It includes the launcher's own wait for the agents.
 constexpr double kStackSeconds = kAnswerSeconds + 1e-3 * kInspectionTime.count();
 
 // Prints the output of the command as it arrives, until the command ends.
