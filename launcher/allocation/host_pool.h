@@ -1,6 +1,6 @@
-// The hosts that an elastic job may use: the named hosts except hosts that a user has removed, each with the time from
-// which it may be used after a failure. The pool outlives a launch of the job. Pure: the caller passes the time and the
-// random numbers.
+// The hosts that an elastic job may use: the named hosts without those that a user has removed. After a failure, a host
+// may be used only from a later time on. The pool outlives a launch of the job. Pure: the caller passes the time and
+// the random numbers.
 #pragma once
 
 #include <chrono>

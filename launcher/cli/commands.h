@@ -36,8 +36,8 @@ bool is_command_elsewhere(std::string_view word);
 // to start that program.
 std::string explain_program_elsewhere(std::string_view word);
 
-// Returns a sentence about the first flag after the command that gives the number of ranks or hosts: "-np 2 comes after
-// the command, ...". Empty if there is no such flag.
+// Returns a sentence about the first flag for the number of ranks or hosts that comes after the command: "-np 2 comes
+// after the command, ...". Empty without such a flag.
 std::string explain_flag_behind(std::span<const std::string> command);
 
 }  // namespace hvd::launcher

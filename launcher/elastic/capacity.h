@@ -1,5 +1,4 @@
-// Computes the number of ranks for which the hosts of an elastic job have slots, and the ranks and hosts that the job
-// can lose. Pure.
+// Computes how many ranks the hosts of an elastic job can run, and which ranks and hosts the job can lose. Pure.
 #pragma once
 
 #include <set>

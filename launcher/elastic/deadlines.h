@@ -1,6 +1,6 @@
 // The time limits of an elastic job for processes that do not call hvd.init, do not enter hvd.elastic.run or do not
-// notice a loss, and the messages to the user meanwhile. Class Generations and the policies abandon the processes that
-// a Finding names. ElasticCore owns this object. No I/O, no clock.
+// notice a loss. Also the messages to the user during these waits. Class Generations and the policies abandon the
+// processes that a Finding names. ElasticCore owns this object. No I/O, no clock.
 #pragma once
 
 #include <chrono>

@@ -54,9 +54,9 @@ class Generations {
   // runs() and requested() ignore numbers of processes that have not started or are gone.
   void runs(int64_t process, ElasticCall call);
   void requested(int64_t process, const rendezvous::PlaceRequest& request, Time now);
-  // Call when a process has ended. Returns false if the job has failed because the rank failed after another rank had
-  // ended with success, and not within hvd.elastic.run. `exception`: the line with the name of the exception that ended
-  // the process, or empty.
+  // Call when a process has ended. Returns false if the job has failed: another rank has already ended with success,
+  // and this rank neither runs in hvd.elastic.run nor has returned from it. `exception`: the line with the name of the
+  // exception that ended the process, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
              const std::string& exception = "");
   // Call when a host is lost or its agent ends all its processes. Returns false in the same case as ended().
@@ -70,7 +70,7 @@ class Generations {
   // host after an answer without it.
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
-  // Call when a host will be lost after this number of seconds: its ranks leave at their next commit, as if a user
+  // Call when a host will be lost after this number of seconds. Its ranks leave at their next commit, as if a user had
   // removed the host. If no other rank has the state, these ranks continue until another rank has the state.
   void host_leaves(HostRun& host, const std::string& why, double seconds, Time now);
   void on_time(Time now) { consider(now); }

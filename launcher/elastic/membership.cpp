@@ -66,8 +66,7 @@ class Slots {
  public:
   explicit Slots(int size) : slots_(static_cast<size_t>(size)) {}
 
-  // Places as many of the processes as fit: each process in its own slot if the slot is free, else in the lowest free
-  // slot.
+  // Places as many of the processes as fit. A process gets its own slot if this is free, else the lowest free slot.
   void place(std::span<const StartedProcess> processes, bool is_new) {
     std::vector<Incarnation> displaced;
     for (const StartedProcess& process : processes) {

@@ -146,7 +146,7 @@ class RankRun {
   // Returns the place of the process in the generations. Elastic jobs only.
   PlaceState place_state() const { return place_state_; }
   bool is_gone() const { return place_state_ == PlaceState::kGone; }
-  // Returns whether the process has not yet requested its first place.
+  // Returns whether the process is still expected to request its first place.
   bool is_coming() const {
     return place_state_ == PlaceState::kPlanned || place_state_ == PlaceState::kStarting;
   }

@@ -91,8 +91,8 @@ std::string Supervisor::describe(const Loss& loss) const {
              loss.before);
 }
 
-// Returns a clause about the ranks that ended with success, which other ranks may have needed: "; rank 1 on host b had
-// exited with code 0".
+// Returns a clause about the ranks that have ended with success: "; rank 1 on host b had exited with code 0". The
+// failed rank may have needed them.
 std::string Supervisor::ended_before() const {
   std::vector<int> ranks;
   for (const RankRun& rank : hosts_.ranks()) {

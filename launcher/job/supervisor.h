@@ -47,9 +47,9 @@ class Supervisor {
     int rank;
     std::string cause;  // a sentence, if the peer may not have ended; else empty
   };
-  // Call when a rank has ended. The first failure ends the job, unless the job waits or continues. `left_by`: the rank
-  // whose exit caused the failure, according to the failed rank. If that rank fails within 2 s as well, its failure is
-  // the cause. `meanwhile`: the failed rank's activity, appended to the sentence; may be empty.
+  // Call when a rank has ended. The first failure ends the job, unless `waits` is set or an elastic job continues.
+  // `left_by`: the rank whose exit caused the failure, according to the failed rank. If that rank fails within 2 s as
+  // well, its failure is the cause. `meanwhile`: the failed rank's activity, appended to the sentence; may be empty.
   Action on_exit(const RankExit& exit, const std::optional<LeftBy>& left_by = {},
                  const std::string& meanwhile = "");
   // Returns whether a failure waits to be judged until silent hosts have answered.

@@ -1,7 +1,7 @@
 // Detects whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Queries the
-// agents for counters that are cheap to read and, if none grows, for the stacks of the ranks. rules/hang_rule.h decides
-// and formats the sentence. Watches a job until a rank calls hvd.init(): such ranks report a stall themselves
-// (src/runtime/stall).
+// agents for counters, which are cheap to read. If no counter grows, also queries them for the stacks of the ranks.
+// rules/hang_rule.h decides and formats the sentence. Watches a job until a rank calls hvd.init(): such ranks report a
+// stall themselves (src/runtime/stall).
 
 #include <algorithm>
 #include <array>

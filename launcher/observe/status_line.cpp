@@ -1,6 +1,6 @@
-// Follows a job on a terminal from the start of its ranks to its end, in one line below their output: first the
-// starting ranks, then the number of running ranks and their speed. Queries the agents once a second while the terminal
-// shows the line; otherwise checks the terminal once a second.
+// Shows the progress of a job in one line of the terminal, below the ranks' output: first the starting ranks, then the
+// number of running ranks and their speed. Queries the agents once a second while the terminal shows the line;
+// otherwise checks the terminal once a second.
 
 #include <unistd.h>
 

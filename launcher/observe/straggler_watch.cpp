@@ -1,6 +1,7 @@
-// Detects late ranks of a running job (--on-straggler). Queries the agents for the last training steps of their ranks,
-// once per window of steps, and for disturbances while a rank is suspected. Queries seldom while no step ends. Begins
-// when a rank calls hvd.init(). Stores its results in RankRun::waits(), and sends the longest wait to each agent.
+// Detects late ranks of a running job (--on-straggler). Once per window of steps, queries the agents for the last
+// training steps of their ranks. While a rank is suspected, also queries them for disturbances. Queries seldom while no
+// step ends. Begins when a rank calls hvd.init(). Stores its results in RankRun::waits(), and sends the longest wait to
+// each agent.
 
 #include <algorithm>
 #include <array>

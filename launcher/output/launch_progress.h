@@ -35,8 +35,9 @@ struct JobProgress {
   double seconds = 0;  // time since the job began
 };
 
-// Returns "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without unknown parts, and
-// without parts that do not fit into `columns`. `is_utf8`: of the terminal. `has_color`: the slowest rank gets a color.
+// Returns "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", for example. Omits unknown
+// parts, and parts that do not fit into `columns`. `is_utf8`: of the terminal. `has_color`: the slowest rank gets a
+// color.
 std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool has_color = false);
 
 // Returns "1.1 GB/s", for example.

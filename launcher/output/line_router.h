@@ -143,8 +143,8 @@ class LineRouter {
   Clock::time_point settled_by_ = Clock::time_point::max();
 };
 
-// Returns the tag of lines of these ranks in the style's format: "[0-3]<stdout>:", "a/3: ", or the members
-// of a JSON object after its time.
+// Returns the tag of these ranks' lines in the style's format: "[0-3]<stdout>:" or "a/3: ". For JSON, returns the
+// members of an object after its time.
 std::string line_tag(const HostTable& hosts, const std::vector<int>& ranks, OutputStream stream,
                      const LineStyle& style);
 

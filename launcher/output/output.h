@@ -1,7 +1,7 @@
 // The output of a job: passes the ranks' output through a LineRouter to the Terminal, to the files of --output-filename
-// and to the log, and prints the launcher's lines and the lines that its threads log. A stalled terminal, pipe or file
-// system holds back the ranks by credit, and never blocks the loop. JobLaunch owns this object. Lives on the launch's
-// loop.
+// and to the log. Also prints the launcher's lines, and the lines that its threads log. A stalled terminal, pipe or
+// file system holds back the ranks by credit, and never blocks the loop. JobLaunch owns this object. Lives on the
+// launch's loop.
 #pragma once
 
 #include <unistd.h>
@@ -78,8 +78,8 @@ class JobOutput : LineSinks, TerminalPort {
   // Returns the terminal, for the status line and typed input.
   Terminal& terminal() { return terminal_; }
   bool colors_status() const { return style_.colors.holds_for(STDERR_FILENO); }
-  // Returns the last lines that a rank wrote to its standard error (selected by traceback.h), as shown, or with a
-  // text tag if the output has JSON objects; may be empty.
+  // Returns the last lines of a rank's standard error, selected by traceback.h; may be empty. The lines are as shown;
+  // in place of JSON objects, they have a text tag.
   std::string last_errors(int rank) const { return router_.last_errors(rank); }
   // Returns the exception of the rank's last traceback (traceback.h), or an empty text.
   std::string last_exception(int rank) const { return router_.last_exception(rank); }

@@ -347,7 +347,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     const ssize_t written = target_.is_socket ? ::send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
                                               : ::write(fd_, data, size);
     if (written >= 0) return advance(static_cast<size_t>(written));
-    // The loop must first handle the signal: each write of a background job under `stty tostop` raises SIGTTOU until
+    // Let the loop handle the signal first. In a background job under `stty tostop`, each write raises SIGTTOU until
     // the signal has stopped the job.
     if ((errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) && can_wait_) return wait();
     if (errno != EINTR) break_with(errno);

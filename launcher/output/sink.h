@@ -14,9 +14,9 @@
 
 namespace hvd::launcher {
 
-// Opens, writes and closes files on a separate thread, in the order of the calls: a stalled file system such as NFS
-// blocks its writer. JobOutput owns one for its sinks, and limits the waiting data; MetricsFile owns another. Calls and
-// results are on the launch's loop.
+// Opens, writes and closes files on a separate thread, because a stalled file system such as NFS blocks its writer.
+// Keeps the order of the calls. JobOutput owns one for its sinks, and limits the waiting data; MetricsFile owns
+// another. Calls and results are on the launch's loop.
 class WriterThread {
  public:
   using File = std::shared_ptr<UniqueFd>;

@@ -1,5 +1,5 @@
-// Finds Python tracebacks in a rank's standard error; selects its last lines for the report of a failure, and gives
-// advice on common Python errors. Pure.
+// Finds Python tracebacks in a rank's standard error. Selects its last lines for the report of a failure. Gives advice
+// on common Python errors. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ bool links_tracebacks(std::string_view line);
 struct Traceback {
   size_t begin = 0;  // index of the first line
   size_t name = 0;  // index of the line with the exception's name; `end` if no such line exists yet
-  // Equals `name`, or is the innermost such line if the message contains the traceback of another
-  // process (a worker of PyTorch's DataLoader) or of a TensorFlow graph.
+  // Equals `name`, unless the message contains another traceback: of another process (a worker of PyTorch's
+  // DataLoader), or of a TensorFlow graph. Then it is the exception's line of the innermost traceback.
   size_t exception = 0;
   size_t end = 0;           // index of the line after the traceback
   bool is_chained = false;  // the exception was raised while the previous exception was handled

@@ -19,8 +19,8 @@ std::string first_existing(const std::vector<std::string>& candidates);
 // Returns the path of libhorovod.so.1 in an installation (CMAKE_INSTALL_LIBDIR).
 std::string installed_library(const std::string& folder);
 
-// Returns the path of libhorovod.so.1: `chosen` (HOROVOD_LIBRARY) if not empty, else the installed library, the built
-// one, or the one in the wheel that contains this executable. Empty if none exists.
+// Returns the path of libhorovod.so.1: `chosen` (HOROVOD_LIBRARY) if not empty; else the first that exists of the
+// installed library, the built one, and the one in this executable's wheel. Empty if none exists.
 std::string find_library(const std::string& folder, const std::string& chosen);
 
 // Returns the installation's folder with bin and lib: PREFIX for an executable in PREFIX/bin, or in a

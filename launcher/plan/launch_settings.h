@@ -1,5 +1,6 @@
-// The settings of the launcher, from its command line, config file and environment: one field for each setting that the
-// launcher reads, by the topic of --help. src/base/settings_table.cpp defines the meanings of the settings.
+// The settings of the launcher, from its command line, config file and environment. Has one field for each setting that
+// the launcher reads, in a struct for each topic of --help. src/base/settings_table.cpp defines the meanings of the
+// settings.
 #pragma once
 
 #include <cstdint>

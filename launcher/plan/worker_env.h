@@ -24,9 +24,9 @@ JobIdentity random_job();
 // random number and the generation. Ranks never get the token, because hosts also join other jobs with it.
 JobIdentity joined_job(const Secret& token, uint32_t generation);
 
-// Returns `inherited` without variables that the launcher itself sets for a slot (the launcher may be a rank
-// of another job) and without other launchers' identities; for a remote host also without variables
-// of the launcher's user, terminal and machine.
+// Returns `inherited` without the variables that the launcher sets for a slot: the launcher may itself be a rank of
+// another job. Also removes other launchers' identities and, for a remote host, variables of the launcher's user,
+// terminal and machine.
 Environment host_environment(const Environment& inherited, bool is_local);
 
 // Returns whether the launcher sets this variable for each rank, in place of the user's value.

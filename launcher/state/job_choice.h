@@ -40,9 +40,9 @@ std::string row_of(const JobRecord& record, const StateView& view);
 // Returns an error for a command that needs one job. `more`: the text after the job's id on the command line.
 Status several_run(const std::string& command, const std::string& more, const std::string& rows);
 
-// Returns the running job that the word names by its name or id, else by its Slurm job; if none runs, the newest of
-// these jobs. Returns an error if several run. An empty word means all jobs. `command`: the command's name for errors,
-// "stop".
+// Returns the running job that the word names: by its name or id, else by its Slurm job. If none of these jobs runs,
+// returns the newest one. Returns an error if several run. An empty word means all jobs. `command`: the command's name
+// for errors, "stop".
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command);
 

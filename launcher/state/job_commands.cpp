@@ -36,8 +36,8 @@ constexpr std::chrono::seconds kReadWithin{10};
 constexpr int kMostRanks = 1 << 20;
 // The number of log lines that attach shows at its start.
 constexpr size_t kLinesBefore = 1000;
-// Seconds, in addition to --kill-grace, within which a launcher must end: it waits for the lease of an unreachable
-// host, and for the log.
+// Seconds after --kill-grace within which a launcher must end. It waits for the lease of an unreachable host, and for
+// the log.
 constexpr int kSecondsToEnd = 75;
 
 std::string duration_text(int64_t seconds) {

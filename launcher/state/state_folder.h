@@ -1,7 +1,8 @@
 // The state directory of a user: one folder for each job, with its record (job_record.h). Only the job's launcher
 // writes to a folder. The launcher replaces whole files by rename and uses no locks, so the directory may be on a
 // network file system. Calls may block for as long as the file system does. The records and logs of detached jobs are
-// in a second directory of this form on a local disk, because their launcher waits for blocked writes.
+// in a second directory of this form. It is on a local disk, because the launcher of a detached job waits for blocked
+// writes.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,8 @@ bool is_one_operation(const HangRule::Places& places) {
   });
 }
 
-// Returns whether a rank that waits at this position may use a core, because its main thread polls: a wait for a GPU,
-// or in MPI (UCX).
+// Returns whether the main thread of a rank that waits at this position may poll, and so use a core: it waits for a
+// GPU, or in MPI (UCX).
 bool may_spin(const RankPlace& place) {
   const std::string_view library = place.library;
   return library == "MPI" || library == "JAX" || library == "the GPU" ||

@@ -1,6 +1,6 @@
 // Finds the ranks that a rank waits for, from the numbers of announced operations of all ranks at two moments. All
-// ranks of a world announce the same operations: if a rank has announced more than another rank, one of its operations
-// cannot end before the other rank announces it. JobInspector owns this object. Pure.
+// ranks of a world announce the same operations. A rank that has announced more than another rank therefore waits for
+// it: an operation cannot end before all ranks have announced it. JobInspector owns this object. Pure.
 #pragma once
 
 #include <cstdint>
