@@ -14,7 +14,7 @@
 //
 // Invariants: consider() repeats until nothing more can begin; then the owner has to wait only for next_time(). A
 // generation begins when all awaited processes have requested a place. A lost host is used again only when its old
-// ranks have ended, or can no longer run. After kOver (elastic_core.h) the only orders are ends.
+// ranks have ended, or can no longer run. After kOver (elastic_core.h), orders only end hosts and processes.
 #pragma once
 
 #include <cstdint>

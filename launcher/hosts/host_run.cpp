@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 namespace {
 
-// An agent without an answer for this number of seconds is silent. The launcher sends it no query, because the user
+// An agent that has not answered for this number of seconds is silent. The launcher sends it no query, because the user
 // would wait.
 constexpr double kIsSilent = 2;
 

@@ -25,8 +25,8 @@ class Supervisor {
     kAwait,  // wait up to 2 s for the end of the rank that caused a failure; then call on_awaited
   };
 
-  // `waits`: a rank's failure does not end the other ranks, and sets the exit code when all ranks have ended. `hosts`
-  // must outlive this object.
+  // `waits`: a rank's failure does not end the other ranks, but sets the exit code of the job. `hosts` must outlive
+  // this object.
   explicit Supervisor(HostTable& hosts, bool waits = false);
 
   // For elastic jobs. Called when a rank has ended, and when a host is lost or cannot be prepared (rank -1). After

@@ -1,6 +1,6 @@
-// Decides whether a job hangs, or whether ranks have waited long for other ranks. Two inputs come from the agents:
-// signs (RankSigns), counters of the kernel, which are cheap to read; and places (RankPlace), stacks, which need
-// py-spy. HangWatch passes the signs at each look, and the places when look() requests them.
+// Decides whether a job hangs, or whether ranks have waited long for other ranks. Two inputs come from the agents.
+// Signs (RankSigns) are counters of the kernel, and cheap to read. Places (RankPlace) are stacks, and need py-spy.
+// HangWatch passes the signs at each look, and the places when look() requests them.
 //
 //   look(signs)    A rank moves when a count of its processes grows by more than idle processes cause: main thread,
 //                  other threads, bytes, sockets, its own output. `quiet_since_` is the last move of any rank.
