@@ -110,7 +110,7 @@ class ConstantLaunches : public Launches {
   }
 
  private:
-  // Returns whether lost hosts can be used again: after a launch whose programs had started, and until reach_until_.
+  // Returns whether lost hosts can be used again: if the launch had started its ranks, or until reach_until_.
   bool may_use_again(const JobEnd& end) const {
     return !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
   }
@@ -124,7 +124,8 @@ class ConstantLaunches : public Launches {
     return again();
   }
 
-  // Keeps the exit code of the previous launch, which is more useful than the exit code of a failed restart.
+  // Keeps the previous exit code if the restart failed before its ranks started: the earlier code says more about the
+  // job.
   void note_exit_code(const JobEnd& end) {
     if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code_ = end.exit_code;
@@ -201,7 +202,7 @@ class ConstantLaunches : public Launches {
   int exit_code_ = 0;
 };
 
-// The launches of an elastic job: one more each time that the ranks change and the program must restart for that.
+// The launches of an elastic job. Another launch follows when the ranks change and the program must restart.
 class ElasticLaunches : public Launches {
  public:
   explicit ElasticLaunches(const Options& options) : options_(options) {}

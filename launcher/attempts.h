@@ -1,6 +1,6 @@
 // Runs the launches of a job, one after another. A job of constant size is launched again after a failure: on spare
 // hosts instead of failed hosts (--spares), or on the same hosts (--max-restarts). An elastic job is launched again
-// when its ranks change and the program must restart for that. The launcher's main calls this code.
+// when its ranks change and its program must restart.
 #pragma once
 
 #include "launcher/output/launch_events.h"

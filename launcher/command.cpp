@@ -43,7 +43,7 @@ std::string absolute(const std::string& path) {
   return error ? path : found.lexically_normal().string();
 }
 
-// Reads the token. If the file is missing, creates it, because the launcher is the first process that needs it.
+// Reads the token. Creates a missing token file: the launcher runs before all processes that join.
 Result<Secret> take_token(const LaunchSettings& settings) {
   const std::string path = settings.join.token_file.value_or("");
   const std::optional<int> fd = settings.join.token_fd;

@@ -13,7 +13,7 @@ namespace hvd::launcher {
 // Answers a question (see is_question()). Returns the exit code.
 int answer(const Options& options);
 
-// Plans -np ranks on the chosen hosts. The spare hosts of --spares are not planned, but returned in `spares`.
+// Plans -np ranks on the chosen hosts. Keeps the spare hosts of --spares out of the plan, and returns them in `spares`.
 Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares = nullptr);
 
 // Returns whether the hosts join by themselves (--listen).
@@ -24,7 +24,7 @@ int run_joined_job(const Options& options, const LaunchEvents& events);
 // earlier run are.
 Result<OutputFolder> take_output_folder(const LaunchSettings& settings);
 
-// Handles --dry-run.
+// Prints the plan for --dry-run. Returns the exit code.
 int show_plan(const Options& options, const SlotPlan& plan);
 
 }  // namespace hvd::launcher

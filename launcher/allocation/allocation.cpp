@@ -79,8 +79,8 @@ Status add_named(HostList& hosts, std::string_view name, int slots) {
   return hosts.add({std::string(name), "", slots});
 }
 
-// Returns the tasks of each node. If the variables lack them: a default, or an error if slots need them and no default
-// fits.
+// Returns the number of tasks on each node. If the variables do not give it, returns a default. If no default fits and
+// the tasks are needed, returns an error.
 Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix, size_t count,
                                                        bool are_needed) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
@@ -125,8 +125,8 @@ std::vector<int> AllocationFinder::slurm_cpus(const std::string& suffix, size_t 
   return *cpus;
 }
 
-// Returns whether the user requested a number of tasks. A step's number, where a shell or a launcher is one of
-// the tasks, is not such a request, and neither is Slurm's default, which sets only SLURM_TASKS_PER_NODE.
+// Returns whether the user requested a number of tasks. The number of a step does not count as a request, because a
+// shell or a launcher is one of its tasks. Slurm's default sets only SLURM_TASKS_PER_NODE.
 bool AllocationFinder::are_tasks_asked(const std::string& suffix) const {
   if (is_in_plain_step(sources_.variable)) {
     return parse_int(variable("SLURM_NTASKS_PER_NODE" + suffix)).value_or(1) > 1;
@@ -354,7 +354,7 @@ Found AllocationFinder::kubernetes() const {
       .source = "the MPI Operator", .hosts = std::move(file.hosts), .warnings = file.warnings});
 }
 
-// A launcher that starts several copies of a program, and the variables by which a copy detects this launcher.
+// A launcher that starts several copies of a program, and the variables that it sets in each copy.
 struct CopyCommand {
   const char *name, *rank, *size, *once;
 };
@@ -364,8 +364,8 @@ constexpr CopyCommand kCopiers[] = {
     {"mpirun", "PMI_RANK", "PMI_SIZE", "horovodrun --mpi"},
 };
 
-// Returns whether a shell in srun --pty starts the programs: the terminal belongs to the first task. The variables of
-// PMI are then those of srun --mpi=pmi2, unless a hydra was started in the shell.
+// Returns whether srun --pty has started a shell, from which the user starts the program: the terminal belongs to the
+// first task. The variables of PMI then come from srun --mpi=pmi2, unless hydra has set MPI_LOCALRANKID.
 bool is_of_shell(const CopyCommand& copy_command, const Variables& variable) {
   if (!variable("SLURM_PTY_PORT") || variable("SLURM_PROCID") != "0") return false;
   const std::string_view rank(copy_command.rank);

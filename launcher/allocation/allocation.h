@@ -38,17 +38,18 @@ struct AllocationSources {
   std::function<Result<std::vector<Host>>(const std::string& job)> sge_hosts = [](const auto&) {
     return Result<std::vector<Host>>(unavailable("qstat was not asked"));
   };
-  // A device if each such device is a slot: "gpu", "auto" or "cpu"; else empty.
+  // The device of which each is a slot: "gpu", "auto" or "cpu"; else empty.
   std::string device = {};
   std::optional<int> slots_per_host;
-  // The user gives -np: slots are then tasks, and the plan may use more of a node's resources.
+  // The user gives -np. The slots of a node are then its tasks, and the plan may exceed them up to the node's
+  // resources.
   bool has_num_proc = false;
 };
 
 // The hostfile that the MPI Operator writes into a launcher's pod.
 constexpr char kOperatorHostfile[] = "/etc/mpi/hostfile";
 
-// Returns an error if another launcher has started several copies of this launcher, which would each start a job.
+// Returns an error if another launcher has started several copies of this launcher: each copy would start a job.
 Status refuse_copies(const Variables& variable);
 
 // Returns nothing if no scheduler has assigned hosts. An error names the variable or the file.

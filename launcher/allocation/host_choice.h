@@ -11,10 +11,10 @@
 
 namespace hvd::launcher {
 
-// Parses qstat's XML (-f -ne -s r -xml): this job's slots in each queue. Returns an error without slots. Pure.
+// Parses qstat's XML (-f -ne -s r -xml): the slots of this job in each queue. Returns an error if the job has no slots.
+// Pure.
 Result<std::vector<Host>> parse_sge_hosts(std::string_view text, std::string_view job);
 
-// Runs qstat for this job of the user.
 Result<std::vector<Host>> read_sge_hosts(const std::string& job);
 
 // Returns the hosts of -H or -hostfile; else a scheduler's hosts; else this machine with -np slots. A launcher that is

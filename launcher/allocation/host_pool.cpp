@@ -19,7 +19,7 @@ std::optional<HostCooldown::Exclusion> HostCooldown::record_failure(std::string_
     record.until = Time::max();
     return exclusion;
   }
-  // The delay doubles with each failure, plus a random part, so that hosts that failed together return separately.
+  // The delay doubles with each failure. A random part is added, so that hosts that failed together return one by one.
   const double delay =
       std::clamp(std::ldexp(range_->low, record.failures) + random_() * range_->low, range_->low,
                  range_->high);

@@ -1,6 +1,6 @@
-// The hosts that an elastic job may use: the named hosts except hosts that a user has removed, each with the time from
-// which it may be used after a failure. The pool outlives a launch of the job. Pure: the caller passes the time and the
-// random numbers.
+// The hosts that an elastic job may use: the named hosts without those that a user has removed. After a failure, a host
+// may be used only from a later time on. The pool outlives a launch of the job. Pure: the caller passes the time and
+// the random numbers.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ struct CooldownRange {
   double low = 0, high = 0;  // seconds
 };
 
-// Records the hosts whose ranks failed, and the time from which each host may be used again. A job has one such record.
-// Pure: the caller passes the time and the random numbers.
+// The hosts whose ranks failed, and the time from which each may be used again. A job has one such record. Pure: the
+// caller passes the time and the random numbers.
 class HostCooldown {
  public:
   using Time = Clock::time_point;
@@ -47,11 +47,12 @@ class HostCooldown {
   bool is_usable(std::string_view host, Time now) const;
   // Returns the earliest time at which is_usable() returns true.
   Time usable_from(std::string_view host) const;
-  // Returns the earliest time after `now` at which an excluded host is usable again; nullopt: no excluded host returns.
+  // Returns the earliest time after `now` at which an excluded host is usable again; nullopt: all exclusions last until
+  // the job ends.
   std::optional<Time> next_return(Time now) const;
 
-  // Takes the hosts of a new answer of discovery. Deletes the failures of hosts that the answer does not name, so that
-  // a host that returns later starts without failures. Not called if the hosts are fixed.
+  // Takes the hosts of a new answer of discovery. Forgets the failures of hosts that the answer does not name. Not
+  // called if the hosts are fixed.
   void set_discovered(std::span<const std::string> hosts);
 
  private:
@@ -70,7 +71,7 @@ class HostCooldown {
 // example.
 std::string about_exclusion(std::string_view host, const HostCooldown::Exclusion& exclusion);
 
-// The source of an elastic job's hosts, which determines whether more hosts may come later.
+// The source of an elastic job's hosts. It determines whether more hosts may come later.
 enum class HostSource {
   kNamed,    // flags, a file or a scheduler have named all hosts
   kScript,   // a discovery script names the hosts again and again while the job runs
@@ -94,11 +95,10 @@ class HostPool {
   // Returns the named hosts without the hosts that a user has removed, with the slots that remain after users' orders.
   const std::vector<Host>& offered() const { return offered_; }
 
-  // Calls HostCooldown::record_failure().
   std::optional<HostCooldown::Exclusion> exclude(const std::string& name, Time now);
   bool is_excluded_for_ever(const std::string& name) const;
-  // Delays the next start on the host: by `first` seconds the first time, and by twice the previous delay each further
-  // time, up to `most`. Returns the delay.
+  // Delays the next start on the host: by `first` seconds, and by twice the previous delay at each further call, up to
+  // `most`. Returns the delay.
   std::chrono::seconds retry_later(const std::string& name, std::chrono::seconds first,
                                    std::chrono::seconds most, Time now);
   // Call when the job has made progress: retry_later() then treats the next failure of each host as its first.
@@ -106,9 +106,9 @@ class HostPool {
   // Delays the next start on the host until `time`. Does not raise the delays of retry_later().
   void retry_at(const std::string& name, Time time) { retries_[name].again = time; }
   bool may_start(const std::string& name, Time now) const;
-  // Returns the time from which may_start() returns true. Time::max(): never.
+  // Returns the earliest time at which may_start() returns true; Time::max(): never.
   Time usable_from(const std::string& name) const;
-  // Returns the earliest time after `now` at which another host may start; nothing: no host will.
+  // Returns the earliest time after `now` at which a host may start that may not start now; nullopt: none.
   std::optional<Time> next_start(Time now) const;
 
   // Reduces the host to this number of slots, because a user has requested it.

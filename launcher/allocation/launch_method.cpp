@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Slurm itself takes half a minute to detect a lost node, and Slurm's network carries the link.
+// In seconds. Slurm takes half a minute to detect a lost node, and the link uses Slurm's network.
 constexpr double kInStep = 12;
 // An elastic job continues without a lost host, so it waits for less time.
 constexpr double kInElasticJob = 3;
@@ -39,7 +39,7 @@ SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step) {
 namespace {
 
 // Variables by which srun finds the job. Any other Slurm variable, except those of SPANK plugins, is a request of the
-// job or of the site, which would change the step.
+// job or of the site, and would change the step.
 constexpr std::string_view kOfTheJob[] = {
     "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER",
     "SLURM_JWT",  "SLURM_NETWORK",     "SLURM_NODE_ALIASES", "SLURM_JOB_ID",
@@ -67,7 +67,7 @@ bool is_on_path(const char* program) {
   return false;
 }
 
-// The MPI Operator's script, whose kubectl does not forward standard input.
+// The MPI Operator's script. The kubectl in it does not forward standard input.
 constexpr std::string_view kKubexec = "/kubexec.sh";
 
 // Returns the command, changed so that the operator's script runs `kubectl exec -i`.

@@ -1,5 +1,5 @@
 // Determines how the launcher starts each host's agent: by a step of Slurm, by a command, or by ssh. Reads the settings
-// once per job. HostJobs and --dry-run use this class.
+// once per job.
 #pragma once
 
 #include <map>
@@ -42,8 +42,8 @@ class LaunchMethods {
   bool has_steps() const { return !job_.empty(); }
   // Returns the shortest limits of all hosts.
   SilenceLimits silence() const;
-  // Returns a shell command that prints the job's nodes, if this host may have joined the job after the nodes were
-  // read; otherwise an empty text.
+  // If this host may have joined the Slurm job after the nodes were read, returns a shell command that prints the job's
+  // nodes. Otherwise returns an empty text.
   std::string question_about(const Host& host) const;
   // Parses the output of the command of question_about(). Text without a node changes nothing.
   void take_answer(std::string_view text);

@@ -145,7 +145,7 @@ namespace {
 
 constexpr std::string_view kTag = "[discovery]<stderr>:";
 
-// Limits repetitions of the same sentence. Bounded: after too many different sentences, it lets no sentence pass.
+// Limits repetitions of the same sentence. Also refuses new sentences while too many different ones are recent.
 class Repetition {
  public:
   explicit Repetition(std::chrono::milliseconds quiet_time) : quiet_time_(quiet_time) {}

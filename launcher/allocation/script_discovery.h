@@ -16,8 +16,7 @@
 
 namespace hvd::launcher {
 
-// Parses the output of --host-discovery-script: the hosts that an elastic job may use now. Skips invalid lines with a
-// warning, so that one bad line does not end the training on all hosts. Pure.
+// The parsed output of --host-discovery-script.
 struct DiscoveryOutput {
   std::vector<Host> hosts;  // each name once, in the order of first mention
   // Sentences for the user, each with the number and the text of a line. The number of sentences is limited.
@@ -26,10 +25,11 @@ struct DiscoveryOutput {
   bool is_error = false;
 };
 
-// Each line has a host or a list of hosts, in the forms of a hostfile: "a:2", "a slots=2", "a:2,b:2", "n[01-16]:8",
-// "[fd00::1]:2", or "a", which has `slots_alone` slots. Comments and blank lines are ignored. For a host with several
-// lines, the last line applies. An empty output is valid, and so is "a:0". Words for a missing value (null, None) name
-// no host.
+// Parses the output of --host-discovery-script. Skips invalid lines with a warning, so that one bad line does not end
+// the training on all hosts. Pure. Each line has a host or a list of hosts, in the forms of a hostfile: "a:2", "a
+// slots=2", "a:2,b:2", "n[01-16]:8", "[fd00::1]:2", or "a", which has `slots_alone` slots. Comments and blank lines are
+// ignored. For a host with several lines, the last line applies. An empty output is valid, and so is "a:0". Words for a
+// missing value (null, None) name no host.
 DiscoveryOutput parse_discovery_output(std::string_view text, int slots_alone = 1);
 
 struct DiscoveryScript {
@@ -67,7 +67,7 @@ class ScriptDiscovery {
   // once.
   void watch(Changed on_changed);
 
-  // Ends the script immediately; the task returns when no coroutine of this object runs. first() then returns an
+  // Ends the script immediately. The task returns when no coroutine of this object runs; a running first() returns an
   // error. The tasks of this class may outlive the object.
   net::Task<void> stop();
 

@@ -1,5 +1,4 @@
-// The nodes of the running Slurm job, and its generic resources on each node, from `scontrol show
-// job -d`. The plan of slots and the launch of agents use these nodes.
+// The nodes of the running Slurm job, and its generic resources on each node, from `scontrol show job -d`.
 #pragma once
 
 #include <functional>
@@ -26,13 +25,12 @@ struct SlurmNode {
 // has no nodes now.
 Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text, std::string_view job);
 
-// Runs scontrol for this job.
 Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job);
 
 using SlurmVariables = std::function<std::optional<std::string>(std::string_view)>;
 
-// Returns the nodes in the variable SLURM_JOB_NODELIST plus the suffix, which is empty or like "_HET_GROUP_1". An error
-// names the variable.
+// Returns the nodes in the variable SLURM_JOB_NODELIST plus `suffix`: empty, or like "_HET_GROUP_1". An error names the
+// variable.
 Result<std::vector<std::string>> slurm_node_names(const SlurmVariables& variable,
                                                   const std::string& suffix);
 

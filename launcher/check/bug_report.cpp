@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kDefaultFile = "horovod-report.txt";
 
-// Prefixes of the only variables in a report.
+// A report has only the variables with these prefixes.
 constexpr std::string_view kShown[] = {"HOROVOD_",
                                        "_HOROVOD_",
                                        "SLURM_",
@@ -70,7 +70,7 @@ bool is_shown(std::string_view name) {
   return false;
 }
 
-// Returns whether the variable is known: an unknown variable may hold private data.
+// Returns false for an unknown variable of Horovod, which may hold private data.
 bool is_known(std::string_view name) {
   if (!name.starts_with("HOROVOD_") && !name.starts_with("_HOROVOD_")) return true;
   for (const Setting& setting : all_settings()) {
@@ -188,7 +188,7 @@ int write_report(std::span<const std::string> arguments) {
     return refuse(failed_precondition(cat("cannot write the report ", printable(path),
                                           ": the file exists; remove or rename it")));
   }
-  // The problem to report may be an environment value that every launcher refuses: then use the defaults.
+  // An environment value that every launcher refuses may be the problem to report: then use the defaults.
   std::vector<std::string> flags = {"--check-build", "--verbose"};
   flags.insert(flags.end(), arguments.begin(), arguments.end());
   const auto parsed = parse_options(flags);

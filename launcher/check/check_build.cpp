@@ -44,7 +44,8 @@ Feature other(const char* section, const char* name, bool has_part,
   return {section, name, false, [=](const CheckProbes&) { return has_part; }, std::move(start)};
 }
 
-// Returns the features in the original's order, then further rows. Frameworks come first because they take longest.
+// Returns the features in the original's order, then further rows. Frameworks come first, because their tests take
+// longest.
 std::vector<Feature> all_features() {
   using P = CheckProbes;
   const auto has = [](const char* plugin) {
@@ -74,7 +75,7 @@ std::vector<Feature> all_features() {
   };
 }
 
-// Returns why a probe failed, or why it succeeded without a result.
+// Returns why a probe failed, or why it ended with success but without a result.
 std::string why_not(const Feature& feature, const ProbeOutcome& outcome) {
   const char* what = feature.is_framework ? "its import" : "its test";
   if (outcome.is_late) return cat(what, " did not end within ", kProbeSeconds, " seconds");
@@ -131,13 +132,13 @@ Status check_names(const LaunchSettings& settings) {
 CheckAnswer check_build(const Options& options) {
   const LaunchSettings& settings = options.settings;
   if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
-  // Ignores a missing directory: --check-build -H passes the launcher's directory.
+  // Ignore a missing directory: --check-build -H passes the launcher's directory.
   std::error_code ignored;
   if (settings.job.wdir.has_value())
     std::filesystem::current_path(settings.job.wdir.value_or(""), ignored);
   const std::string python = choose_interpreter(options);
   const CheckTable rows = try_everything(settings, python);
-  // The plain layout equals the original's layout, which has no row for the interpreter.
+  // The plain layout equals the original's, which has no row for the interpreter.
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (is_plain) print_message(about_interpreter(python));
   for (const CheckRow& row : rows) {

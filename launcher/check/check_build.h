@@ -16,8 +16,8 @@ CheckTable try_everything(const LaunchSettings& settings, const std::string& pyt
 
 struct CheckAnswer {
   std::string text;
-  // 0; 1 if a row in --require does not work, or if a host of -H gave no answer; 2 if --require
-  // names an unknown row. The error has already been printed.
+  // 0: success. 1: a row in --require does not work, or a host of -H gave no answer. 2: --require names an unknown row.
+  // The error has already been printed.
   int exit_code = 0;
 };
 // Returns an error if --require names an unknown row.

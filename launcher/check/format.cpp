@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns "2.13.0, /usr/lib/..." if the row works, else the reason.
+// Returns "2.13.0, /usr/lib/..." for a row that works, else the reason.
 std::string found(const CheckRow& row) {
   if (!row.works) return row.why;
   if (row.version.empty() || row.path.empty()) return row.version + row.path;
@@ -93,7 +93,7 @@ std::string difference_by(std::span<const HostCheck> hosts, const auto& find) {
   return join(parts, "; ");
 }
 
-// Returns the combined table of all hosts: a row works if it works on every host.
+// Returns the rows of all hosts. A row works if it works on every host.
 CheckTable common_rows(std::span<const HostCheck> hosts) {
   CheckTable common;
   for (const HostCheck& host : hosts) {

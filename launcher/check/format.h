@@ -21,8 +21,9 @@ struct CheckRow {
   std::string why{};      // why the part does not work
   std::string version{};  // version of a part that works, if it has one
   std::string path{};     // path of a part that works, if it is a file
-  std::string fix{};      // the fix of a part that does not work: a command, or why none exists
-  // The table of the original Horovod lacks this row, which is shown only with --verbose or in JSON.
+  std::string
+      fix{};  // for a part that does not work: a command that mends it, or why there is none
+  // The table of the original Horovod lacks this row: it is shown only with --verbose or in JSON.
   bool is_extra = false;
   std::string note{};  // a remark on the version of a part that works
 };
@@ -42,12 +43,12 @@ struct HostCheck {
   std::string host;
   Result<CheckTable> rows;
 };
-// Parses the output of a one-rank job on a host, one JSON object per line: returns the rank's
-// answer, or an error with the reason.
+// Parses the output of a one-rank job on a host, one JSON object per line. Returns the rank's answer, or an error with
+// the reason.
 Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
 // Returns the combined table of all hosts, with a remark at each row that differs between hosts.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
-// Returns the remark next to the plain table, whose rows have neither reasons nor fixes.
+// Returns the remark next to the plain table. The plain table has neither reasons nor fixes.
 std::string about_interpreter(std::string_view interpreter);
 // Returns the interpreters in the hosts' Python rows: "/usr/bin/python3 on a, b; /opt/python3 on c".
 std::string interpreters_of(std::span<const HostCheck> hosts);

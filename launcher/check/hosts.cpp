@@ -22,9 +22,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Returns the options of a job of one rank whose output lines are JSON objects. Because the job needs no directory of
-// the user, the job starts in / and enters the current directory if the host has it. A directory that the user names
-// must exist.
+// Returns the options of a job of one rank that writes JSON objects. The job needs no directory of the user: it starts
+// in /, and enters the current directory if the host has it. Only a directory that the user names must exist.
 Options asking_job(const Options& options) {
   Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
   if (!options.settings.job.wdir.has_value() && !options.settings.job.stage.has_value()) {
@@ -74,7 +73,7 @@ class HostCheckProcess {
 
  private:
   static int run(const Options& job, const Host& host, int output, pid_t parent) {
-    // When this program ends, its jobs get SIGTERM and end in an orderly way.
+    // When this program ends, its jobs get SIGTERM and end their ranks.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
     if (::getppid() != parent) return kExitLauncher;
     ::dup2(output, STDOUT_FILENO);

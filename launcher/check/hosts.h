@@ -1,5 +1,5 @@
 // --check-build -H a,b: runs --check-build on every host, as a job with one rank per host, and compares the results.
-// `horovodrun init` tests its hosts by the same functions. For a process with one thread.
+// For a process with one thread.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 
 bool asks_hosts(const LaunchSettings& settings);
-// Returns the answers of the hosts of -H or of the hostfile, which are tested concurrently.
+// Tests the hosts of -H or of the hostfile concurrently, and returns their answers.
 Result<std::vector<HostCheck>> ask_hosts(const Options& options);
 CheckAnswer check_hosts(const Options& options);
 

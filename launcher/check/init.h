@@ -10,9 +10,8 @@ namespace hvd::launcher {
 
 // Returns true if the first argument is "init".
 bool asks_for_config(std::span<const std::string> arguments);
-// Without hosts, prints the names in the user's ssh configuration but does not connect to them:
-// they may be production machines, or ask for passwords. Never overwrites a file. Returns the exit
-// code: 0 if all hosts are ready.
+// Without hosts, prints the names in the user's ssh configuration. Does not connect to these machines: they may be in
+// production, or ask for passwords. Never overwrites a file. Returns the exit code, 0 if all hosts are ready.
 int make_config(std::span<const std::string> arguments);
 // Notifies the user of a config file of `horovodrun init` in the current directory that no flag names.
 void notify_of_unread_config(const Options& options);

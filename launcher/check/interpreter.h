@@ -9,8 +9,8 @@
 
 namespace hvd::launcher {
 
-// Returns an error if the command's program is not on this machine. A missing Python is no error with --verbose or
-// --json, because the table of results reports it.
+// Returns an error if the command's program is not on this machine. With --verbose or --json, a missing Python is not
+// an error, because the table of results reports it.
 Status check_named_program(const Options& options);
 
 // Returns the path of the first interpreter that exists: the command's Python; the Python of the active venv or conda

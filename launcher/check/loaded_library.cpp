@@ -19,7 +19,7 @@ std::string version_of_file(const std::string& path) {
   return at == std::string::npos ? "" : path.substr(at + 4);
 }
 
-// Returns "Open MPI v4.1.4" or "MPICH 4.0.2", which an MPI reports before its initialisation; else an empty text.
+// Returns "Open MPI v4.1.4" or "MPICH 4.0.2", which an MPI reports even before its initialisation; else an empty text.
 std::string version_of_mpi(const SharedLibrary& library) {
   constexpr size_t kRoomForAny = 16 * 1024;
   auto* version_function = library.symbol("MPI_Get_library_version");
@@ -57,7 +57,7 @@ ProbeFacts find_mpi() {
   return {version, path};
 }
 
-// Returns the version that the library reports ("2.18.5" for 21805), which is more exact than the library's file name.
+// Returns the version that the library reports ("2.18.5" for 21805). The library's file name is less exact.
 std::string version_of_nccl(const std::string& path) {
   const auto library = SharedLibrary::open(path);
   auto* version_function = library.ok() ? library->symbol("ncclGetVersion") : nullptr;
@@ -68,7 +68,7 @@ std::string version_of_nccl(const std::string& path) {
   return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
-// Returns the version of oneCCL. The C++ function of oneCCL returns a struct.
+// oneCCL's C++ function returns a struct.
 std::string version_of_ccl(const std::string& path) {
   struct Version {
     unsigned major, minor, update;

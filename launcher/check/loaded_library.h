@@ -14,7 +14,7 @@ struct ProbeFacts {
 };
 
 // Returns the path of the first library mapped into this process whose file name starts with `start`. Resolves symbolic
-// links, since the final file's name has the version.
+// links: the name of the final file has the version.
 std::string mapped_file(std::string_view start);
 
 // Returns the version that libssh reports; empty if libssh cannot be loaded.

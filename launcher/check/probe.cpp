@@ -45,7 +45,7 @@ std::string last_line(const std::string& text) {
   return std::string(trim(newline == std::string_view::npos ? trimmed : trimmed.substr(newline)));
 }
 
-// Appends the bytes that can be read now. Returns false at the end.
+// Appends the available bytes. Returns false at the end.
 bool read_more(int fd, std::string* text) {
   char buffer[4096];
   const ssize_t size = ::read(fd, buffer, sizeof buffer);
@@ -56,8 +56,8 @@ bool read_more(int fd, std::string* text) {
   return true;
 }
 
-// Reads the child's output until the child ends, because other processes may then still hold the pipe open. Returns
-// false if the child had not ended by the deadline.
+// Reads the child's output until the child ends: other processes may keep the pipe open afterwards. Returns false if
+// the child has not ended by the deadline.
 bool read_until_end(int fd, pid_t child, Deadline deadline, std::string* text) {
   const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   for (bool has_ended = false;;) {
@@ -108,7 +108,7 @@ ProbeOutcome Probe::wait(Deadline deadline) {
   if (!read_until_end(error_fd_, pid_, deadline, &text)) {
     return {false, "it did not answer in time", text, true};
   }
-  // WNOWAIT keeps the process as a zombie: its id, which is also the group's id, stays in use until kill().
+  // WNOWAIT keeps the child as a zombie. Its id, which is also the id of its group, then stays in use until kill().
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
   ::kill(-pid_, SIGKILL);

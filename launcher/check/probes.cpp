@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prints the framework's location before importing it, since the import may end the process, or never end.
+// Prints the framework's location before importing it, since the import may end the process or hang.
 constexpr char kImport[] =
     "import importlib.util, os, sys\n"
     "spec = importlib.util.find_spec(sys.argv[2])\n"
@@ -52,7 +52,7 @@ std::optional<std::string> marked(const std::string& text, std::string_view mark
   return found;
 }
 
-// A child must not act as a rank of a job in which this launcher may be running.
+// Removes the variables of a rank: the launcher may itself be a rank of a job, and the child must not act as this rank.
 void forget_identity() {
   for (const auto& [name, value] : environment()) {
     if (host_environment({{name, value}}, true).empty()) forget_environment_variable(name);
@@ -77,8 +77,8 @@ float* managed_floats() {
   return nullptr;
 }
 
-// Opens the first library that can be opened. Returns the result of `body`, or an error if the library lacks one of
-// `symbols`. If no library can be opened, returns the error of the last library that exists, or of the first library.
+// Opens the first library that can be opened, and returns the result of `body`, or an error if the library lacks one of
+// `symbols`. If none can be opened, returns the error of the last library that exists, or else of the first one.
 std::string try_library(std::span<const char* const> names,
                         std::initializer_list<const char*> symbols,
                         const std::function<std::string(const SharedLibrary&)>& body) {
@@ -176,7 +176,7 @@ Probe CheckProbes::built_in(bool with_sum) const {
   });
 }
 
-// Returns what is missing. Empty: the library exists, and has the capability.
+// Returns what is missing; empty if the library exists and has the capability.
 std::string CheckProbes::lacks(const std::string& capability) const {
   if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
   return ask_capability(library_, capability);

@@ -21,10 +21,10 @@ class CheckProbes {
   Probe framework(const std::string& name, const std::string& module) const;
   // Runs the interpreter, and reports its version and path.
   Probe interpreter() const;
-  // Tests the built-in links and collectives: an initialisation and, if `with_sum`, a sum over one rank.
+  // Tests the built-in links and collectives: initialises a world of one rank and, if `with_sum`, sums over it.
   Probe built_in(bool with_sum) const;
-  // Loads the plugins of this name (a name of hvd_capability). If `variable` is not empty, then sets that variable to
-  // `name` and tests an initialisation and, if `with_sum`, a sum over one rank.
+  // Loads the plugins of this name (a name of hvd_capability). If `variable` is not empty, also sets it to `name`,
+  // initialises a world of one rank and, if `with_sum`, sums over it.
   Probe backend(const std::string& name, const std::string& variable, bool with_sum) const;
   // Like backend(), for a GPU backend: the sum is in the first GPU's memory.
   Probe gpu_backend(const std::string& name) const;
@@ -35,20 +35,21 @@ class CheckProbes {
   Probe cuda() const;
   Probe rocm() const;
 
-  // Returns whether this build has a binding of the name. has_plugin(): a plugin of one of the kinds.
+  // has_binding(): this build has a Python binding of this name. has_plugin(): it has a plugin of this name, of any
+  // kind.
   bool has_binding(const std::string& name) const;
   bool has_plugin(const std::string& name) const;
 
  private:
   std::string lacks(const std::string& capability) const;
-  // Runs in the child of backend() and gpu_backend(). `test` returns why the test failed, or an empty
+  // Runs in the child of backend() and gpu_backend(). `test` returns why the test failed; empty on success.
   // string.
   std::string try_backend(const std::string& name, const std::function<std::string()>& test) const;
 
   std::string library_, looked_for_, python_, python_path_, plugin_path_;
 };
 
-// Called in the child: prints the line that parse_found() reads, and returns an empty string for success.
+// Call in the child: prints the line that parse_found() reads. Returns an empty string, which means success.
 std::string report_found(const std::string& version, const std::string& path);
 
 // Finds the line of report_found() in the child's output; nullopt if the child ended before it printed one.

@@ -69,7 +69,7 @@ std::string installed_by(std::string_view apt, std::string_view dnf, const Machi
   return {};
 }
 
-// Returns the fix for a framework that is installed at `place` but cannot be imported.
+// Returns the fix for a framework that Python finds at `place` but cannot import.
 std::string of_broken_framework(const PackageSource& source, const std::string& place,
                                 const Machine& machine) {
   const bool is_installed = place.find("/site-packages/") != std::string::npos ||
@@ -95,7 +95,7 @@ std::string of_framework(const PackageSource& source, const std::string& place,
   return cat(machine.python, " -m pip install ", source.pip);
 }
 
-// Returns the fix for oneCCL for CPUs, which is a PyPI package; its libfabric comes from the distribution.
+// Returns the fix for oneCCL on CPUs: the package from PyPI, and libfabric from the distribution.
 std::string of_ccl(const Machine& machine) {
   const std::string fabric = installed_by("libfabric1", "libfabric", machine);
   return cat(fabric.empty() ? "install libfabric" : fabric,

@@ -18,7 +18,7 @@ struct Library {
   decltype(&hvd_release) release;
   decltype(&hvd_capability) capability;
 
-  // Opens the library at `path`. Returns the reason of a failure, else an empty text.
+  // Opens the library at `path`. Returns the reason of a failure; empty on success.
   std::string open(const std::string& path);
 };
 

@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// Time limit of a test, longer than any successful test takes.
+// Time limit of a test; any successful test is faster.
 constexpr double kProbeSeconds = 60;
 
 // The memory in which the test computes its sum.

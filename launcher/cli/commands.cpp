@@ -122,8 +122,8 @@ constexpr std::array kCommands = {
 
 struct Synonym {
   const char* words;   // separated by commas
-  const char* answer;  // follows "no command 'WORD'; "
-  bool is_program;     // a common program has this name, which an allocation's hosts may run
+  const char* answer;  // the text after "no command 'WORD'; "
+  bool is_program;     // a common program, which an allocation's hosts may run, has this name
 };
 
 constexpr char kPs[] = "did you mean horovodrun ps?";
@@ -161,7 +161,7 @@ bool have_same_letters(std::string_view one, std::string_view other) {
   return std::is_permutation(one.begin(), one.end(), other.begin(), other.end());
 }
 
-// Finds a command that was misspelled: one letter differs, or two in a long word, or letters are in another order.
+// Returns the command that the word misspells: by one letter, by two in a long word, or by the order of its letters.
 std::string nearest_command(std::string_view word) {
   size_t most = word.size() > 4 ? 2 : 1;
   std::string nearest;

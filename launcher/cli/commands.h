@@ -1,5 +1,5 @@
-// The commands of horovodrun itself, such as ps, which a user types in place of a program. A row of this table defines
-// a command's help, its section of the man page and its place in the completions. Pure.
+// The commands of horovodrun itself. A user types them in place of a program: `horovodrun ps`. A row defines a
+// command's help, its section of the man page and its completions. Pure.
 #pragma once
 
 #include <span>
@@ -23,20 +23,21 @@ const Command* find_command(std::string_view name);
 // Turns `ps --help` into `--help ps`, and leaves other arguments unchanged.
 std::vector<std::string> with_help_first(std::vector<std::string> arguments);
 
-// Recognises a program name that means a command of horovodrun, and flags of horovodrun after the command. Users of
-// other launchers make these mistakes. Pure.
+// The following functions recognise mistakes of users of other launchers: unknown commands, and flags after the
+// command.
 
 // Returns "no command 'status'; did you mean horovodrun ps?"; empty for a word that resembles no command.
 std::string explain_unknown_command(std::string_view word);
 
-// Returns whether the word is a command of other tools, so that it is hardly the name of a program for ranks.
+// Returns whether the word is a command of other tools, and most likely not a program for ranks.
 bool is_command_elsewhere(std::string_view word);
 
-// Like explain_unknown_command(), for a command of other tools that is also a common program, with the way to start it.
+// Like explain_unknown_command(), for a command of other tools that is also a common program. The text also has the way
+// to start that program.
 std::string explain_program_elsewhere(std::string_view word);
 
-// Returns a sentence about the first flag after the command that gives the number of ranks or hosts: "-np 2 comes after
-// the command, ...". Empty if there is no such flag.
+// Returns a sentence about the first flag for the number of ranks or hosts that comes after the command: "-np 2 comes
+// after the command, ...". Empty without such a flag.
 std::string explain_flag_behind(std::span<const std::string> command);
 
 }  // namespace hvd::launcher

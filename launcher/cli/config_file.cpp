@@ -40,7 +40,7 @@ Status unknown_key(const std::string& key) {
           near.empty() ? "docs/settings.md lists all" : cat("did you mean ", near, "?")));
 }
 
-// Sets the variables of `env`, which may also be a list of NAME=VALUE.
+// Sets the variables in the map of the key `env`.
 Status set_variables(const Setting& setting, const YAML::Node& variables, Settings& settings) {
   for (const auto& entry : variables) {
     const YAML::Node& name = entry.first;
@@ -76,7 +76,8 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
   return settings.set(setting.key, *flag ? "0" : "1");
 }
 
-// Returns the setting with a flag that is spelled like the key: -np for "np" and "min-np". Null if no flag matches.
+// Returns the setting with a flag that is spelled like the key: -np for "np", --min-np for "min-np". Null if no flag
+// matches.
 const Setting* find_spelling(const std::string& key) {
   const auto is_spelt = [&](const std::string& spelling) {
     std::string name = spelling.substr(std::min(spelling.find_first_not_of('-'), spelling.size()));
@@ -115,7 +116,7 @@ class ConfigReader {
 
  private:
   Status apply_key(const std::string& key, const YAML::Node& value, int line) {
-    // `controller` is one key in a file, but a flag for each value on the command line.
+    // In a file, `controller` is one key; on the command line, each of its values is a flag.
     if (key == "controller") {
       const std::string name = value.IsScalar() ? to_lower(value.Scalar()) : "";
       if (name == "gloo" || name == "mpi" || name == "jsrun") return settings_.set(name, "1");

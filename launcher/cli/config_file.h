@@ -1,6 +1,5 @@
 // Reads a config file (--config-file): YAML with the keys of the table in base/settings. Keys of the original Horovod
-// are in the original's sections ("params: {cycle_time_ms: 5}"), other keys at the top level. parse_options calls this
-// code. Pure.
+// are in the original's sections ("params: {cycle_time_ms: 5}"), other keys at the top level. Pure.
 #pragma once
 
 #include <string_view>

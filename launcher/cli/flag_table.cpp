@@ -169,13 +169,13 @@ std::string flag_of_beginning(std::string_view name) {
 
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name) {
   if (name == "-?") return "--help";
-  // Without one-letter flags, which would resemble every letter.
+  // Omit one-letter flags, which resemble every letter.
   std::vector<std::string> spellings;
   for (const Flag& flag : flags) {
     for (const std::string& spelling : flag.spellings) {
       if (name.size() == 2 && to_lower(spelling) == to_lower(name)) return flag.spellings.back();
       if (spelling.size() == 2) continue;
-      // The user typed only the beginning of a flag.
+      // The user may have typed only the beginning of a flag.
       if (name.size() > 2 && spelling.starts_with(name)) return spelling;
       spellings.push_back(spelling);
     }

@@ -42,8 +42,8 @@ struct ForeignFlag {
 };
 const ForeignFlag* find_foreign_flag(std::string_view name);
 
-// Returns the long flag of the original Horovod that begins with `name`, of two letters or more, if only one flag does
-// so, as in the original's parser. Else an empty text.
+// Returns the only long flag of the original Horovod that begins with `name`, of two letters or more, as the original's
+// parser does. Returns an empty text if several flags begin so, or none.
 std::string flag_of_beginning(std::string_view name);
 
 // Returns the flag that is most similar to a misspelled flag, or an empty text.

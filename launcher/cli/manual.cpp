@@ -31,7 +31,7 @@ std::string command_names() {
   return join(names, " ");
 }
 
-// Returns whether only programs that start this launcher use the setting; lists omit such a setting.
+// Returns whether only programs set this setting; lists omit it.
 bool is_internal(const Setting& setting) {
   return setting.flags[0] == '\0' && setting.variable[0] == '\0';
 }
@@ -64,7 +64,7 @@ std::string help_of(const Setting& setting) {
   const std::string value = default_of_flag(setting);
   const bool has_default =
       !value.empty() && (setting.type != SettingType::kFlag || setting.variable[0] != '\0');
-  // The entry of a setting without a flag begins with the variable (with_value()). Do not repeat the variable.
+  // If the setting has no flag, its entry already begins with the variable (with_value()).
   const bool names_variable = setting.variable[0] != '\0' && setting.flags[0] != '\0';
   if (!has_default && !names_variable) return text;
   std::vector<std::string> brackets;
@@ -76,14 +76,13 @@ std::string help_of(const Setting& setting) {
   return fmt::format("{} [{}]", text, join(brackets, "; "));
 }
 
-// Appends the default value, without the variable.
+// Returns the help with the default value, without the variable.
 std::string short_help_of(const Setting& setting) {
   const std::string value = default_of_flag(setting);
   if (setting.type == SettingType::kFlag || value.empty()) return setting.help;
   return cat(setting.help, " [", value, "]");
 }
 
-// Breaks a text into lines of at most `width` columns.
 std::vector<std::string> wrap(std::string_view text, size_t width) {
   std::vector<std::string> lines = {""};
   for (const std::string_view word : words_of(text)) {
@@ -94,7 +93,7 @@ std::vector<std::string> wrap(std::string_view text, size_t width) {
   return lines;
 }
 
-// Breaks a text into lines of at most `width` columns, and indents each line by `indent` blanks.
+// Breaks a text into lines of at most `width` columns, each indented by `indent` blanks.
 std::string indented(std::string_view text, size_t indent, size_t width) {
   std::string lines;
   for (const std::string& line : wrap(text, width > indent ? width - indent : 1)) {
@@ -103,7 +102,7 @@ std::string indented(std::string_view text, size_t indent, size_t width) {
   return lines;
 }
 
-// Returns whether the value of the flag may name a file, which a shell can complete. A number does not name a file.
+// Returns whether the value of the flag may name a file, which a shell can complete.
 bool is_of_files(const Flag& flag) {
   constexpr std::string_view kKinds[] = {"FILE", "DIR", "PATH", "COMMAND"};
   return std::ranges::find(kKinds, std::string_view(flag.setting->value)) != std::end(kKinds);
@@ -137,7 +136,7 @@ std::string commands_of_jobs(const char* separator) {
   return join(names, separator);
 }
 
-// Formats a branch for each flag with known values.
+// Returns a branch of bash's completion for each flag with known values.
 std::string bash_choices() {
   std::string branches;
   for (const Flag& flag : all_flags()) {
@@ -212,7 +211,7 @@ std::string single_quoted(std::string_view text, std::string_view quote) {
   return "'" + quoted + "'";
 }
 
-// Escapes brackets and colons, which would end a description of _arguments.
+// Escapes brackets and colons, which would end the description in _arguments.
 std::string zsh_description(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -222,7 +221,7 @@ std::string zsh_description(std::string_view text) {
   return escaped;
 }
 
-// Returns the zsh action that completes a value. An action of one blank shows only the kind of value, and completes
+// Returns the zsh action that completes a value. For a single blank, zsh shows the kind of value, but completes
 // nothing.
 std::string zsh_action(const Flag& flag) {
   const std::string_view value = flag.setting->value;
@@ -300,7 +299,7 @@ std::string default_in_table(const Setting& setting) {
   return cat(default_of_flag(setting), " (variable: ", setting.default_value, ")");
 }
 
-// Returns the target of links to a row: "num-proc", or the name of the variable for a setting without a flag.
+// Returns the HTML anchors of a row: its long flag, or its variable if the setting has no flag.
 std::string anchor(const Setting& setting) {
   for (const std::string& flag : split(setting.flags, ',')) {
     if (flag.starts_with("--")) return cat("<a id=\"", flag.substr(2), "\"></a>");
@@ -457,7 +456,7 @@ std::string man_page() {
   return text + kManualEnd;
 }
 
-// Returns horovod-environment(7): each variable, with its flag.
+// Returns horovod-environment(7), the page of the variables.
 std::string environment_page() {
   std::string text =
       cat(title("HOROVOD\\-ENVIRONMENT", "7",
@@ -493,8 +492,8 @@ std::string entry(const std::string& what, std::string_view help, size_t width) 
   return name.size() + 2 <= column ? name + lines.substr(name.size()) : cat(name, "\n", lines);
 }
 
-// Formats the settings of one topic under its name; an empty text if the topic has no settings. `is_short`: only common
-// settings, without their variables.
+// Returns the settings of one topic under its name; an empty text if there are none. `is_short`: only common settings,
+// without their variables.
 std::string topic_text(std::string_view topic, size_t width, bool is_short) {
   std::string text;
   for (const Setting& setting : all_settings()) {
@@ -510,7 +509,7 @@ std::string topic_text(std::string_view topic, size_t width, bool is_short) {
 std::string commands_text(size_t width) {
   std::string text = "\ncommands (horovodrun help COMMAND explains one):\n";
   for (const Command& command : all_commands()) {
-    // The line above names the command help.
+    // The heading already names the command help.
     if (command.name == std::string_view("help")) continue;
     text += entry(cat(command.name, " ", command.arguments), command.help, width);
   }

@@ -1,5 +1,4 @@
-// Formats the table of settings as --help, shell completion, man pages and docs/settings.md. The launcher's command
-// calls this code. Pure.
+// Formats the table of settings as --help, shell completion, man pages and docs/settings.md. Pure.
 #pragma once
 
 #include <string>

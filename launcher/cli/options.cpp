@@ -34,7 +34,7 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Splits "--num-proc=4", "-np=4", "-p22", "-p=22" or "-p".
+// Splits "--num-proc=4", "-np=4", "-p22", "-p=22" or "-p" into flag and value.
 FlagWord recognise(const std::vector<Flag>& flags, const std::string& text) {
   const size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
@@ -71,8 +71,8 @@ Status unknown_flag(const std::vector<Flag>& flags, std::string_view name) {
   return invalid_argument(cat("unknown flag ", printable(name), "; ", hint));
 }
 
-// Handles a flag of another launcher. Returns the number of words to skip after a flag that changes
-// nothing; otherwise an error that names the flag to use.
+// Handles a flag of another launcher. If the flag changes nothing, returns the number of words to skip. Otherwise
+// returns an error that names the flag to use.
 Result<size_t> skip_foreign(const std::vector<Flag>& flags, const std::string& text,
                             std::span<const std::string> rest) {
   const size_t equals = text.find('=');
@@ -110,7 +110,7 @@ bool has_value_after(std::span<const std::string> arguments, size_t at) {
   return at + 1 < arguments.size() && !looks_like_flag(arguments[at + 1]);
 }
 
-// Reads the values of the flag at arguments[at], and moves `at` to the flag's last word.
+// Reads the values of the flag at arguments[at]. Moves `at` to the last word of the flag.
 Result<std::string> read_value(FlagWord word, std::span<const std::string> arguments, size_t& at) {
   if (!word.value && has_value_after(arguments, at)) word.value = arguments[++at];
   // The values "LO HI" may also be one word: "LO,HI".
@@ -124,7 +124,7 @@ Result<std::string> read_value(FlagWord word, std::span<const std::string> argum
   return invalid_argument(cat(word.spelling, " needs ", needed));
 }
 
-// Sets `misread` to the first error, and continues with the next words.
+// Sets `misread` to the first error, and then continues with the next words.
 CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::string> arguments,
                        Status& misread) {
   CommandLine line;
@@ -162,7 +162,7 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
   return line;
 }
 
-// Returns the name of a setting in the user's spelling, if known.
+// Returns the user's spelling of a setting: the flag or variable that has set it, else its first flag.
 std::string name_of(const CommandLine& line, std::string_view key) {
   for (const Given& given : line.flags) {
     if (given.flag->setting->key == key) return given.spelling;
@@ -172,7 +172,8 @@ std::string name_of(const CommandLine& line, std::string_view key) {
   return split(setting(key).flags, ',').front();
 }
 
-// Refuses settings that need standard input, which a detached launcher does not read, or another launcher of ranks.
+// With --detach, refuses settings that need standard input or another launcher of ranks. A detached launcher does not
+// read standard input.
 Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
   if (!settings.job.detach) return {};
   const std::string readers = to_lower(settings.output.stdin_ranks.value);
@@ -206,7 +207,7 @@ Status check_readers(const LaunchSettings& settings, const std::string& name) {
       cat(name, " ", printable(readers), " is not one of: none, all, or ranks such as 0,3-5"));
 }
 
-// Refuses a path that depends on the host: each host has its own current directory and home.
+// Refuses a relative path or one below ~: each host has its own current directory and home.
 Status check_stage_dir(const LaunchSettings& settings, const CommandLine& line) {
   const std::string& folder = settings.job.stage_dir;
   if (folder.empty() || folder.starts_with('/')) return {};
@@ -218,7 +219,7 @@ Status check_stage_dir(const LaunchSettings& settings, const CommandLine& line) 
 // The placeholders that launcher/spawn/command_spawner replaces.
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
-// Checks the value of each setting separately.
+// Checks each setting by itself.
 Status check_rows(const LaunchSettings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(
       settings.table().check_ranges([&](std::string_view key) { return name_of(line, key); }));
@@ -293,7 +294,7 @@ Status check_joining(const LaunchSettings& settings) {
   return net::parse_port_range(settings.network.port_range.value_or("")).status();
 }
 
-// Refuses restarts and spares for hosts that have joined, because their agents end with the job.
+// Refuses restarts and spares for hosts that have joined: their agents end with the job.
 Status check_tried_again(const LaunchSettings& settings) {
   const bool is_tried_again = settings.job.max_restarts.value > 0 || settings.job.spares > 0;
   if (is_tried_again && (settings.join.listen.has_value() || has_join_token(settings))) {
@@ -321,7 +322,7 @@ Status check_streams(const LaunchSettings& settings, const CommandLine& line) {
   return check_tag(settings.output.tag);
 }
 
-// Checks slots given as the number of devices, which is counted before the job starts.
+// Checks a number of slots given as a device (gpu, auto or cpu).
 Status check_counted_slots(const LaunchSettings& settings, const CommandLine& line) {
   if (settings.hosts.slots_by.empty()) return {};
   const std::string given = cat(name_of(line, "slots_per_host"), " ", settings.hosts.slots_by);
@@ -339,8 +340,8 @@ Status check_counted_slots(const LaunchSettings& settings, const CommandLine& li
   return {};
 }
 
-// A flag that may be given only once: a second value would silently replace the hosts, ranks, variables or commands of
-// the first value.
+// A flag that may be given only once. Otherwise a second value would silently replace the first one: hosts, ranks,
+// variables or commands.
 struct RepeatedFlag {
   std::string_view key;
   const char* separator;  // null: the values cannot be joined on the command line
@@ -410,7 +411,7 @@ Status apply(const CommandLine& line, Settings& settings) {
   return {};
 }
 
-// Refuses -h directly before the command, a common mistake for -H.
+// Refuses -h directly before the command: the user often means -H.
 Status check_help(const Options& options, const CommandLine& line) {
   if (!line.ends_with_help || options.command.empty()) return {};
   const std::string& word = options.command.front();
@@ -422,7 +423,7 @@ Status check_help(const Options& options, const CommandLine& line) {
                               " for hosts"));
 }
 
-// Checks a single word after --help, which is a topic.
+// Refuses a single word after --help that is not a topic or a command.
 Status check_topic(const Options& options) {
   if (!options.settings.questions.help || options.command.size() != 1) return {};
   const auto topics = all_topics();
@@ -443,8 +444,8 @@ Status check_complete(const Options& options) {
       "horovodrun -np 4 python3 train.py");
 }
 
-// Refuses several programs separated by ":", which mpirun starts; horovodrun would pass the words after ":" to one
-// program as arguments.
+// Refuses several programs separated by ":", which only mpirun can start. horovodrun would pass the words after ":" to
+// the first program.
 Status check_contexts(const std::vector<std::string>& command) {
   constexpr std::string_view kFlags[] = {"-np", "--np", "-n", "-H", "-host", "--host", "-x"};
   for (size_t i = 1; i + 1 < command.size(); ++i) {
@@ -459,7 +460,8 @@ Status check_contexts(const std::vector<std::string>& command) {
   return {};
 }
 
-// Refuses a word that is a command of other tools. A number of ranks, hosts, or "--" show that the user means a job.
+// Refuses a word that is a command of other tools, unless a number of ranks, hosts or "--" show that the user means a
+// job.
 Status check_command(const Options& options, bool has_separator) {
   if (options.command.empty() || has_separator || is_question(options)) return {};
   HVD_RETURN_IF_ERROR(check_contexts(options.command));
@@ -492,7 +494,7 @@ Status settle(CommandLine& line, Options& options) {
   HVD_RETURN_IF_ERROR(check_help(options, line));
   HVD_RETURN_IF_ERROR(check_topic(options));
   HVD_RETURN_IF_ERROR(check_command(options, line.has_separator));
-  // The report of the hosts' agents is complete before a program starts.
+  // With --report-bindings alone, starts a program that does nothing: the agents report before a program starts.
   const bool is_report = std::ranges::any_of(line.flags, [](const Given& given) {
     return std::string_view(given.flag->setting->key) == "report_bindings";
   });

@@ -1,6 +1,6 @@
 // Reads the settings of horovodrun. The command line overrides the config file, which overrides the environment, which
-// overrides the defaults. Flags, their types and their help come from the table in base/settings. The launcher's main
-// calls this code. Reads the config file and this process's environment, and changes nothing.
+// overrides the defaults. Flags, their types and their help come from the table in base/settings. Reads the config file
+// and this process's environment, and changes nothing.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace hvd::launcher {
 
-// The error format that the user requests, as far as arguments and config file are readable.
+// The format in which the user wants errors, as far as arguments and config file are readable.
 struct MessageForm {
   bool is_json = false;
   std::string color = "auto";  // the value of --color

@@ -98,7 +98,7 @@ std::vector<Slot> places_on(const HostTable& hosts, const std::string& name, int
   return places;
 }
 
-// Returns the slots that the job can use now. A host whose agent joined by itself cannot start more processes.
+// Returns the slots that the job can use now. A host whose agent has joined by itself cannot start further processes.
 int Capacity::usable(const Host& host) const {
   if (pool_.is_excluded_for_ever(host.name)) return 0;
   const int live = live_processes(hosts_, host.name);

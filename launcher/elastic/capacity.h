@@ -1,5 +1,4 @@
-// Computes the number of ranks for which the hosts of an elastic job have slots, and the ranks and hosts that the job
-// can lose. Class Generations queries this object before it starts, ends or refuses hosts and ranks. Pure.
+// Computes how many ranks the hosts of an elastic job can run, and which ranks and hosts the job can lose. Pure.
 #pragma once
 
 #include <set>
@@ -15,22 +14,21 @@
 
 namespace hvd::launcher {
 
-// Counts an elastic job's processes and ranks, and answers questions about them. Pure functions of the table. The
-// counts ignore processes that have ended or are being ended.
+// The following functions read the table. Their counts omit processes that have ended or are being ended.
 int live_processes(const HostTable& hosts);
-// Excludes processes that a user has removed.
+// Omits processes that a user has removed.
 int live_processes(const HostTable& hosts, const std::string& host);
 int staying_processes(const HostTable& hosts);  // on hosts that do not leave
 int live_members(const HostTable& hosts);
 int staying_members(const HostTable& hosts);  // without ranks that must leave
 int members_of(const HostTable& hosts, const std::string& host);
-// Returns whether a rank of the current generation still runs although the launcher ends it, alone or with its host:
-// such a rank may save its work.
+// Returns whether a rank of the current generation still runs although the launcher ends it or its host. Such a rank
+// may still save its work.
 bool has_ending_member(const HostTable& hosts);
-// Returns whether a rank that has the state remains.
+// Returns whether a rank with the training state remains.
 bool has_survivor(const HostTable& hosts);
 bool all_have_asked(const HostTable& hosts);
-// Returns free slots of a host for the next `count` processes. The host becomes the next entry of the table.
+// Returns free slots for `count` further processes on the host `name`. The host will be the next entry of the table.
 std::vector<Slot> places_on(const HostTable& hosts, const std::string& name, int count);
 
 class Capacity {
@@ -44,15 +42,16 @@ class Capacity {
   int named() const;
   // Returns whether the job may get more processes than it has now.
   bool may_grow() const;
-  // Returns the hosts from which the ranks that a paused job lacks may come, as a text.
+  // Returns a text with the hosts from which a paused job may get the ranks that it lacks.
   std::string awaited_hosts(Clock::time_point now) const;
-  // Returns whether this process, which is not a member, is ready and has a place in the next generation.
+  // Returns whether this process, which is not a rank yet, is ready and has a place in the next generation.
   bool has_place_for(const RankRun& process) const;
   // Returns the slots of offered() without these hosts.
   int offered_without(const std::set<std::string>& hosts) const;
   // Returns whether a rank with the state stays after the next commit if these hosts leave.
   bool has_state_without(const std::set<std::string>& hosts) const;
-  // Returns an error if a user may not reduce this host to `slots` slots: the job must keep its state and enough slots.
+  // Returns an error if a user may not reduce this host to `slots` slots, because the job must keep its state and
+  // enough slots.
   // `what`: the part of the job that leaves, for the error.
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
 

@@ -56,7 +56,7 @@ Deadlines::Finding Deadlines::silent(Time now) {
   Time since = *asking_since_;
   const std::vector<const RankRun*> silent = awaited();
   for (const RankRun* process : silent) since = std::max(since, process->place().since);
-  // The first ranks get the limit of a job of constant size, because they also import modules and load data.
+  // The first ranks get the limit of a job of constant size: they also import modules and load data.
   const double limit_seconds = hosts_.has_members() ? limits_.return_seconds : limits_.init_seconds;
   const Time limit = since + duration_of(limit_seconds);
   if (now >= limit) {
@@ -163,7 +163,7 @@ Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure) {
   for (const RankRun* rank : hosts_.members()) {
     if (!rank->is_gone()) names.push_back(rank->describe());
   }
-  // All ranks may be stopped, or may compute for long without an operation of Horovod.
+  // The other ranks may be stopped, or may compute for long without an operation of Horovod.
   const Time end = *lost_since_ + duration_of(limits_.pause_seconds);
   if (now >= end) {
     finding.end =

@@ -1,6 +1,6 @@
 // The time limits of an elastic job for processes that do not call hvd.init, do not enter hvd.elastic.run or do not
-// notice a loss, and the messages to the user meanwhile. ElasticCore owns this object; class Generations and the
-// policies call it on events, and abandon the processes that it returns. No I/O, no clock.
+// notice a loss. Also the messages to the user during these waits. Class Generations and the policies abandon the
+// processes that a Finding names. ElasticCore owns this object. No I/O, no clock.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ class Reminder {
   // Turns the reminder on, unless it is on.
   void start(Clock::time_point first) { next_ = next_.value_or(first); }
   void stop() { next_.reset(); }
-  // Returns whether the sentence is due now. If it is due, the caller must print it.
+  // Returns whether the sentence is due now. The caller must then print it.
   bool is_due(Clock::time_point now) {
     if (now < next()) return false;
     next_ = now + kInterval;
@@ -50,7 +50,7 @@ class Deadlines {
     std::vector<LateProcess> late;       // the processes to abandon
     std::optional<std::string> end;      // why the job cannot continue
     std::vector<std::string> reminders;  // sentences for the user
-    Time next = Time::max();             // when the next check can have a new result
+    Time next = Time::max();             // the earliest time at which a check can find more
   };
 
   // The arguments must outlive this object.
@@ -65,13 +65,13 @@ class Deadlines {
   // Call when a process that the next generation awaits has requested its place.
   void asked(Time now);
   void rank_lost(Time now);
-  // Call before new processes get their places and prepare.
+  // Call when new processes are about to get their places.
   void plan_made() { unprepared_.stop(); }
 
   // Returns whether a rank has requested the next generation and waits for other ranks.
   bool is_asked() const { return asking_since_.has_value(); }
-  // Returns the time from which the launcher assumes that the program does not use hvd.elastic.run, if no rank has
-  // entered it until then.
+  // Returns the time at which the launcher concludes that the program does not use hvd.elastic.run, if no rank has
+  // entered it by then.
   Time end_of_entry() const;
 
   // Finds ranks that have not requested the next generation, some time after the first request.
@@ -80,7 +80,7 @@ class Deadlines {
   Finding slow(Time now);
   // Finds processes with a provisional place that have not requested the final place while ranks train.
   Finding unprepared(Time now);
-  // Finds ranks that have not requested the next generation after a loss. A rank sends the request in its next
+  // Finds ranks that have not requested the next generation after a loss. A rank notices the loss only in its next
   // operation, which may begin late. `failure`: a sentence about the loss.
   Finding unaware(Time now, const std::string& failure);
 
@@ -90,12 +90,12 @@ class Deadlines {
   const GenerationLimits& limits_;
   const HostTable& hosts_;
   Time begun_{};
-  Clock::duration first_start_{};     // time from begun_ until the first ranks requested places
+  Clock::duration first_start_{};     // from begun_ until the first ranks requested places
   Time first_began_{};                // when the first generation began
-  Clock::duration first_work_{};      // time from first_began_ until a rank entered hvd.elastic.run
+  Clock::duration first_work_{};      // from first_began_ until a rank entered hvd.elastic.run
   std::optional<Time> asking_since_;  // time of the first request for the next generation
   bool has_named_silent_ = false;
-  // When the first rank of this generation was lost.
+  // The time at which the first rank of this generation was lost.
   std::optional<Time> lost_since_;
   Reminder unaware_, unprepared_;
   std::map<int, Reminder> slow_;  // key: process

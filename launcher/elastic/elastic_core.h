@@ -21,21 +21,21 @@
 
 namespace hvd::launcher {
 
-// The announced changes of an elastic job's hosts. Ranks that receive a notice of a change request places in the next
-// generation at their next commit. ElasticCore owns this object and sends the notices. No I/O, no clock.
+// The announced changes of an elastic job's hosts. After a notice, the ranks request places in the next generation at
+// their next commit. ElasticCore owns this object and sends the notices. No I/O, no clock.
 class ChangeNotice {
  public:
   // Returns the announced changes: flags of rendezvous::HostUpdates.
   int32_t updates() const { return updates_; }
   // Sets the current HostUpdates flags. Returns true if the flags have changed: the ranks need another notice.
   bool set(int32_t updates, Clock::time_point now);
-  // Call when a generation begins: its ranks have received no notice.
+  // Call when a generation begins: its ranks have not received a notice.
   void clear() { *this = {}; }
-  // Returns, once a minute, a sentence about the ranks or hosts that the next generation waits for.
+  // Returns, once a minute, a sentence about the ranks or hosts for which the next generation waits.
   std::optional<std::string> reminder(Clock::time_point now);
   // Returns the next time at which reminder() returns a sentence.
   Clock::time_point next() const { return reminder_.next(); }
-  // Returns the cause of the change for a sentence, in the past tense.
+  // Returns the cause of the change, as a part of a sentence in the past tense.
   std::string cause() const;
 
  private:
@@ -44,9 +44,6 @@ class ChangeNotice {
   Reminder reminder_;
 };
 
-// The policy for changes of a program's ranks: an interface with two implementations. With ElasticRun, the processes
-// stay and request their next places. With RestartProgram, all processes end, and the program starts again. Class
-// Generations chooses one of these policies for each event.
 struct ProcessFailure {
   int process = 0;
   int exit_code = 0;
@@ -55,6 +52,9 @@ struct ProcessFailure {
   std::string exception = "";
 };
 
+// The policy for changes of a program's ranks, with two implementations. With ElasticRun, the processes stay and
+// request their next places. With RestartProgram, all processes end, and the program starts again. Class Generations
+// chooses the policy for each event.
 class ProgramPolicy {
  public:
   using Time = Clock::time_point;
@@ -62,7 +62,7 @@ class ProgramPolicy {
 
   // Call when a process has failed. The cause may be another failure that is reported later.
   virtual void failed(const ProcessFailure& failure, Time now) = 0;
-  // Call when a rank failed at `since`, and the cause is the rank itself, as far as the launcher knows.
+  // Call when a rank failed at `since` and, as far as the launcher knows, is itself the cause.
   virtual void settle(const ProcessFailure& failure, Time since, Time now) = 0;
   // Call when a host with ranks is lost. `consequence`: the sentence with the consequence for the host.
   virtual void host_lost(const std::string& sentence, const std::string& consequence, Time now) = 0;
@@ -70,11 +70,12 @@ class ProgramPolicy {
   // begun.
   virtual bool decide(Time now) = 0;
 
-  // Returns the clause "when WHOSE next commit", for a sentence to the user.
+  // Returns a clause for a sentence to the user: "when its ranks next commit", for example. `whose`: the subject, "its
+  // ranks".
   virtual std::string when_they_leave(const std::string& whose, Time now) const = 0;
-  // Returns "when the new ones have started".
+  // Returns a clause like "when the new ones have started".
   virtual std::string when_they_come() const = 0;
-  // Returns "its ranks have N s for their next commit", for a host that ends after this time.
+  // Returns a clause like "its ranks have N s for their next commit", for a host that ends after this time.
   virtual std::string until_host_ends(int64_t seconds) const = 0;
 };
 
@@ -105,7 +106,6 @@ inline bool may_follow(JobStage stage, JobStage next) {
   return is_legal(kMoves, stage, next);
 }
 
-// The orders of class Generations. ElasticJob executes these orders.
 class GenerationActions {
  public:
   virtual ~GenerationActions() = default;
@@ -113,9 +113,9 @@ class GenerationActions {
   virtual HostRun& start_host(const Host& host, int slots) = 0;
   // Starts the processes of a host after prepared().
   virtual void start_processes(HostRun& host) = 0;
-  // Ends all processes of a started host. The exits of these processes are no failures.
+  // Ends all processes of a started host. Their exits do not count as failures.
   virtual void end_host(HostRun& host) = 0;
-  // Ends one process of a host that keeps other processes. The exit of this process is no failure.
+  // Ends one process of a host that keeps other processes. Its exit does not count as a failure.
   virtual void end_process(RankRun& process) = 0;
   // Begins a generation. answer() follows for each of its processes.
   virtual void begin_generation(const rendezvous::Generation& generation) = 0;
@@ -123,10 +123,10 @@ class GenerationActions {
   virtual void answer(const RankRun& process, const rendezvous::PlaceAnswer& answer) = 0;
   virtual void notify_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
   virtual void notify_loss(int32_t generation, const std::string& sentence) = 0;
-  // Informs the ranks' processes that their host's agent will end by itself after this number of seconds.
+  // Notifies the host's processes that their agent will end by itself after this number of seconds.
   virtual void notify_leave(const HostRun& host, double seconds) = 0;
   virtual void report(const std::string& sentence) = 0;
-  // Ends the job, which cannot continue. `process`: the process whose failure is the cause, or -1.
+  // Ends the job, because it cannot continue. `process`: the process whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int process) = 0;
   // Ends all processes, and begins the job again with its history.
   virtual void restart() = 0;
@@ -141,12 +141,11 @@ struct ElasticCore {
 
   void to(JobStage following);
   bool is_over() const { return stage == JobStage::kOver; }
-  // Returns whether the current ranks cannot survive a change, as far as the launcher knows.
+  // Returns whether the current ranks, as far as the launcher knows, cannot survive a change.
   bool restarts_program() const;
   // Sets the current generation, or none if empty.
   void set_current(std::optional<Generation> generation);
 
-  // Functions for hosts and processes.
   // Call when the processes of a host that was added later start.
   static void note_start(const HostRun& host, Time now);
   // Starts hosts that have free slots.
@@ -155,33 +154,31 @@ struct ElasticCore {
   void mark_leaving();
   // Ends the leaving hosts that have no ranks.
   void end_left_hosts();
-  // Ends all processes of the host.
   void drop_host(HostRun& host);
   // Ends a process that has lost its place.
   void end_process(RankRun& process);
   // Ends a process whose state is already gone (RankRun::go), and its host if all processes there are gone.
   void end_alone(RankRun& process);
-  // Ends the processes that cannot become ranks, beginning with those started last.
+  // Ends the processes that cannot become ranks, the last started ones first.
   void drop_surplus();
   // Ends processes that do not call hvd.init while ranks work.
   void end_slow(Time now);
 
-  // Functions for failures.
-  // Returns the failure's sentence and the consequence for its host: the host is used again at once, later or never.
+  // Returns the failure's sentence and its consequence for the host: whether it is used again at once, later or never.
   std::string follow_up(const ProcessFailure& failed, bool is_host_sound, Time now);
   // Excludes a host after a failure on it. Returns a sentence for the user, or nothing.
   std::string exclude(const std::string& name, Time now);
   // Like exclude(), after the loss of a host that may only be unreachable.
   std::string after_loss(const HostRun& host, Time now);
-  // Starts another process later. Call when a process has ended without having worked, while ranks train.
+  // Delays the start of another process. Call when a process has ended without having worked, while ranks train.
   std::string start_another_later(const std::string& name, Time now);
 
-  // Functions for changes of the ranks.
-  // Returns whether the job has waited a second for more processes (`may_come`), so that one change adds all of them.
+  // Returns whether a change may add the ready processes. If more processes may come (`may_come`), waits a second for
+  // them, so that one change adds all of them.
   bool has_gathered(bool may_come, Time now);
   // Returns whether the job may get more ranks than it has now.
   bool may_grow() const;
-  // Returns kHostsRemoved if a rank is to leave, else 0.
+  // Returns kHostsRemoved if a rank must leave, else 0.
   int32_t departures() const;
   // Notifies the ranks of these changes, so that they request new places at their next commit.
   void notify_ranks(int32_t updates, Time now);

@@ -150,7 +150,7 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
   const auto now = Clock::now();
   bool goes_on = true;
   if (rank >= 0) {
-    // A rank that a signal ended raised no exception: a traceback in its output has another cause.
+    // After a signal, no exception has ended the rank: a traceback in its output has another cause.
     const bool may_raise = exit_code > 0 && exit_code < kExitSignal;
     goes_on = generations_.ended(rank, exit_code, sentence, now,
                                  may_raise ? launch_.last_exception(rank) : "");
@@ -163,8 +163,8 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
   return goes_on;
 }
 
-// When a network switch fails, several hosts become silent, and later answer one after another. After a moment in which
-// the job needed a silent host to continue, no host is abandoned for another --host-timeout.
+// When a network switch fails, several hosts become silent, and answer again one after another. If the job cannot
+// continue without the silent hosts, no host is abandoned for another --host-timeout.
 bool ElasticJob::gives_up(HostRun& host) {
   if (is_stopped_) return false;
   std::set<std::string> silent = {host.name()};
@@ -187,7 +187,7 @@ void ElasticJob::ranks_ended(const HostRun& host) {
   arm();
 }
 
-// Informs the generations, because the next generation may wait for the ranks of the host that has ended.
+// The next generation may wait for the ranks of the host that has ended.
 void ElasticJob::host_gone() {
   if (is_stopped_) return;
   generations_.on_time(Clock::now());
@@ -265,7 +265,7 @@ void ElasticJob::held(HostRun& host) {
   arm();
 }
 
-// Starts the processes later (posted), because the caller is in the middle of a decision.
+// Posted, because the caller is in the middle of a decision.
 void ElasticJob::start_processes(HostRun& host) {
   net::asio::post(launch_.executor(), [this, &host] {
     if (!is_stopped_ && host.state() == HostState::kHeld) launch_.start(host);
@@ -274,7 +274,7 @@ void ElasticJob::start_processes(HostRun& host) {
 
 void ElasticJob::end_host(HostRun& host) {
   if (join_queue_ != nullptr) {
-    // Leave later (posted), because the caller is in the middle of a decision.
+    // Posted, because the caller is in the middle of a decision.
     net::asio::post(launch_.executor(), [this, name = host.name()] { leave_queue(name); });
   }
   launch_.end(host);

@@ -20,8 +20,8 @@ namespace hvd::launcher {
 
 class ElasticJob : public JobPolicy, private GenerationActions {
  public:
-  // All arguments must outlive this object. `join_queue`: the queue of joining hosts, or null. The pool of `history`
-  // names all hosts that the job may use; the launch's table names the hosts with which the launch begins.
+  // All arguments must outlive this object. `join_queue`: null if hosts do not join by themselves. The pool of
+  // `history` names all hosts that the job may use; the launch's table names the hosts with which the launch begins.
   ElasticJob(PolicyLaunch& launch, const LaunchSettings& settings, JoinQueue* join_queue,
              JobHistory& history);
   ~ElasticJob() override;

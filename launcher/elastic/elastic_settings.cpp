@@ -18,7 +18,7 @@ Status check_without_elastic(const LaunchSettings& settings, const Names& name_o
                           "restart_ranks", "leave_grace"}) {
     if (!settings.table().is_set(key)) continue;
     const std::string name = name_of(key);
-    // Accept a value from the variable, which a user may have set for all jobs.
+    // Accept a variable: a user may have set it for all jobs.
     if (name == setting(key).variable) continue;
     return invalid_argument(
         cat(name,

@@ -1,4 +1,4 @@
-// Reads the settings of an elastic job, whose hosts may join and leave, and checks their consistency. Pure.
+// Reads the settings of an elastic job, and checks their consistency. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// The minimum number of ranks of the first generation, and the minimum and maximum of later generations.
+// The minimum size of the first generation, and the minimum and maximum size of later generations, in ranks.
 struct RankLimits {
   int start = 1;           // -np; default --min-np
   int min = 1;             // --min-np; default -np
@@ -34,8 +34,8 @@ Result<ResetLimit> parse_reset_limit(std::string_view text);
 // Returns nothing if --reset-limit is not set.
 std::optional<ResetLimit> reset_limit(const LaunchSettings& settings);
 
-// Returns how often a program that does not survive the failure of a rank is restarted (--max-restarts). Returns
-// nothing if the flag is not set.
+// Returns the maximum number of restarts after failures (--max-restarts) of a program that cannot survive the failure
+// of a rank; nullopt if the flag is not set.
 std::optional<int> most_restarts(const LaunchSettings& settings);
 
 // Parses the value of --blacklist-cooldown-range LO HI: "LO HI" or "LO,HI".
@@ -50,17 +50,17 @@ Status check_elastic(const LaunchSettings& settings,
 
 // The limits for the generations of an elastic job. All parts of Generations use these limits.
 struct GenerationLimits {
-  int least = 1;                 // minimum number of ranks; with fewer, the job pauses
-  std::optional<int> most = {};  // maximum number of ranks
-  double pause_seconds = 600;    // maximum length of a pause
-  double return_seconds = 30;    // limit of a rank's next place request, from the first one
-  double init_seconds = 600;     // the same limit for the first ranks' first requests
-  std::optional<ResetLimit> resets = {};  // limit of the generations after the first
+  int least = 1;                          // minimum number of ranks; with fewer, the job pauses
+  std::optional<int> most = {};           // maximum number of ranks
+  double pause_seconds = 600;             // maximum length of a pause
+  double return_seconds = 30;             // time for all next place requests after the first one
+  double init_seconds = 600;              // the same for the requests of the first ranks
+  std::optional<ResetLimit> resets = {};  // limit of the changes of the ranks
   HostSource hosts = HostSource::kNamed;
   bool restarts_ranks = false;  // a failed rank is started again on its host
-  // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
+  // If the ranks have not entered hvd.elastic.run, the program is started again when the ranks change.
   bool restarts_programs = false;
-  std::optional<int> most_restarts = {};  // limit of the restarts after failures, if set
+  std::optional<int> most_restarts = {};  // maximum number of restarts after failures
   double cause_seconds = 3.5;  // a host lost within this time after a rank's exit may be the cause
 
   // Returns whether discovered() may be called again.

@@ -126,7 +126,7 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
   return true;
 }
 
-// Call when a process has ended with exit code 0. A process that was not a rank has done no work.
+// Handles an exit with code 0. A process that was not a rank has done no work, and is replaced.
 void Generations::finished(RankRun& process, Time now) {
   process.go();
   if (!core_.current || process.is_member()) {
@@ -140,7 +140,7 @@ void Generations::finished(RankRun& process, Time now) {
   }
 }
 
-// Reports the loss of ranks that the training no longer needs, and that the job therefore does not replace.
+// Reports the loss of ranks that the training does not need. The job does not replace them.
 void Generations::note_after_training(const Ranks& ranks, int exit_code,
                                       const std::string& sentence, Time now) {
   const auto returned =
@@ -196,7 +196,7 @@ void Generations::ranks_ended(const HostRun& host, Time now) {
 }
 
 bool Generations::can_spare(const std::set<std::string>& hosts) const {
-  // Keep a rank that has finished training: it may save its model, which no other rank does.
+  // Keep a rank that has finished training: it may be the only rank that saves the model.
   if (core_.stage == JobStage::kFinishing || core_.training_end.has_come()) return false;
   const bool needs_state = core_.current && !core_.restarts_program();
   if (needs_state && !core_.capacity.has_state_without(hosts)) return false;
@@ -255,7 +255,7 @@ bool Generations::decide(Time now) {
   if (!has_live_rank()) {
     if (fails_after_training()) return false;
     const FirstFailure& failure = core_.failure;
-    // If the failure's sentence promises a restart, append that the job cannot continue.
+    // If the failure's sentence promises a restart, add that the job cannot continue.
     const bool is_tried_again = core_.pool.next_start(now).has_value();
     core_.over(failure.exit_code(),
                !failure.is_noted() ? kNoState
@@ -267,7 +267,7 @@ bool Generations::decide(Time now) {
   return policy().decide(now);
 }
 
-// Abandons ranks that do not request the next generation while other ranks wait for it.
+// Abandons ranks that have not requested the next generation in time while other ranks wait for it.
 void Generations::give_up_silent(Time now) {
   const auto found = core_.deadlines.silent(now);
   for (const auto& [number, sentence] : found.late) {
@@ -281,7 +281,7 @@ void Generations::give_up_silent(Time now) {
   core_.wake_at(found.next);
 }
 
-// Returns whether a rank is alive or, before the first generation, a process that may become a rank.
+// Returns whether a rank is alive. Before the first generation, any process counts as a rank.
 bool Generations::has_live_rank() const {
   if (core_.current && live_members(core_.hosts) == 0) return false;
   return live_processes(core_.hosts) > 0 || core_.hosts.size() == 0;
@@ -307,7 +307,7 @@ void Generations::remind_of_end(Time now) {
   core_.wake_at(core_.training_end.next());
 }
 
-// Ends the job if a rank failed after training. Call when all ranks have ended.
+// Ends the job if a rank failed after training.
 bool Generations::fails_after_training() {
   const TrainingEnd& end = core_.training_end;
   if (!end.failure().is_noted()) return false;
@@ -315,7 +315,7 @@ bool Generations::fails_after_training() {
   return true;
 }
 
-// Ends ranks that request another generation after another rank has finished: no generation can begin.
+// Ends ranks that request another generation after a rank has finished: the generation cannot begin.
 void Generations::check_unfinished(Time now) {
   std::vector<std::string> left;
   Ranks asking;

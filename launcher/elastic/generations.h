@@ -14,7 +14,7 @@
 //
 // Invariants: consider() repeats until nothing more can begin; then the owner has to wait only for next_time(). A
 // generation begins when all awaited processes have requested a place. A lost host is used again only when its old
-// ranks have ended, or can no longer run. After kOver (elastic_core.h) the only orders are ends.
+// ranks have ended, or can no longer run. After kOver (elastic_core.h), orders only end hosts and processes.
 #pragma once
 
 #include <cstdint>
@@ -54,31 +54,30 @@ class Generations {
   // runs() and requested() ignore numbers of processes that have not started or are gone.
   void runs(int64_t process, ElasticCall call);
   void requested(int64_t process, const rendezvous::PlaceRequest& request, Time now);
-  // Call when a process has ended. Returns false if the job has failed: a rank of a program without hvd.elastic.run
-  // failed after other ranks had done their work. `exception`: the line with the name of the exception that ended the
-  // process, or empty.
+  // Call when a process has ended. Returns false if the job has failed: another rank has already ended with success,
+  // and this rank neither runs in hvd.elastic.run nor has returned from it. `exception`: the line with the name of the
+  // exception that ended the process, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
              const std::string& exception = "");
-  // Call when all processes of a host are lost, or the host ends them by itself. Returns a value like ended().
+  // Call when a host is lost or its agent ends all its processes. Returns false in the same case as ended().
   bool host_lost(HostRun& host, const std::string& sentence, Time now);
-  // Call when the ranks of a lost host, which was unreachable, have now ended.
+  // Call when the ranks of an unreachable host have ended.
   void ranks_ended(const HostRun& host, Time now);
-  // Call when a user requests this number of ranks, in place of the previous maximum. Returns a sentence about
-  // the consequence.
+  // Call when a user requests this maximum number of ranks. Returns a sentence about the consequence.
   Result<std::string> resize(int ranks, Time now);
   // Call when a user requests that a host, or one rank, leaves at the next commit. The freed slots are used again
   // when a resize needs them. A host's slots are also used again when discovery names the
   // host after an answer without it.
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
-  // Call when a host will be lost after this number of seconds: its ranks leave at their next commit, as if a user
+  // Call when a host will be lost after this number of seconds. Its ranks leave at their next commit, as if a user had
   // removed the host. If no other rank has the state, these ranks continue until another rank has the state.
   void host_leaves(HostRun& host, const std::string& why, double seconds, Time now);
   void on_time(Time now) { consider(now); }
   // Returns the time of the next on_time(). Time::max(): only an event can change anything.
   Time next_time() const { return core_.next; }
 
-  // Returns whether the job can continue without these hosts: the other hosts have enough slots, and the state.
+  // Returns whether the other hosts have enough slots, and the state, to continue the job without these hosts.
   bool can_spare(const std::set<std::string>& hosts) const;
 
  private:

@@ -18,11 +18,11 @@ class ResetHistory {
  public:
   // Call when a generation after the first has begun.
   void count(int64_t generation, const std::string& why, Clock::time_point now);
-  // Returns whether the ranks may change again. Deletes the resets that are older than the limit's time.
+  // Returns whether the ranks may change again. Forgets resets that are older than the limit's time.
   bool may_reset(const std::optional<ResetLimit>& limit, Clock::time_point now);
   // Returns a text like "; 2 changes are left", or an empty text without a limit.
   std::string left(const std::optional<ResetLimit>& limit) const;
-  // Returns a sentence for the end of the job: the number of resets, and the causes of the last ones.
+  // Returns the number of resets and the causes of the last ones, as a sentence for the end of the job.
   std::string sentence() const;
 
  private:

@@ -1,6 +1,6 @@
 // Decides when the hosts and ranks of a launch change, and whether the job continues after a loss. ElasticJob is the
-// policy of an elastic job. JobLaunch owns the policy, passes the job's events to the policy, and executes its orders.
-// Lives on the launch's loop.
+// policy of an elastic job. JobLaunch owns the policy, passes the job's events to it, and executes its orders. Lives on
+// the launch's loop.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// The functions of a launch that its policy may call: access to parts of the launch, and orders to the launch.
+// The functions of a launch that its policy may call.
 class PolicyLaunch {
  public:
   virtual ~PolicyLaunch() = default;
@@ -28,11 +28,10 @@ class PolicyLaunch {
   virtual void reach(HostRun& host) = 0;
   // Starts the ranks of a host that is held.
   virtual void start(HostRun& host) = 0;
-  // Ends all ranks of a host.
   virtual void end(HostRun& host) = 0;
   // Ends one rank of a host that keeps other ranks. If the host does not run yet, waits until it runs.
   virtual void end(RankRun& rank) = 0;
-  // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
+  // Ends the job, because it cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
 };
 
@@ -44,7 +43,7 @@ class JobPolicy {
   virtual void begin() {}
   // Called when a host that the policy has added by reach() is held.
   virtual void held(HostRun&) {}
-  // Returns whether the job continues after this failure. Supervisor calls this function as its callback `Survives`.
+  // Returns whether the job continues after this failure (Supervisor::Survives).
   virtual bool survives(int /*rank*/, int /*host*/, int /*exit_code*/,
                         const std::string& /*sentence*/) {
     return false;
@@ -63,9 +62,9 @@ class JobPolicy {
         "the number of ranks of this job is constant; start the job with --min-np or "
         "--host-discovery-script to change it");
   }
-  // Starts no more hosts, because the job ends.
+  // Called when the job ends. The policy then starts no further hosts.
   virtual void stop() {}
-  // Returns when no coroutine of the policy runs.
+  // Returns when all coroutines of the policy have ended.
   virtual net::Task<void> end() { co_return; }
   // Returns whether the program must start again after the end of this launch.
   virtual bool wants_restart() const { return false; }

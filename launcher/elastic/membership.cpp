@@ -46,7 +46,7 @@ HostPlans order_hosts(const MembershipChange& change) {
   return hosts;
 }
 
-// Gives slots first to survivors, then to started processes. In both steps, the oldest host comes first.
+// Gives slots first to survivors, then to started processes; in both steps, to the oldest host first.
 void share_slots(HostPlans& hosts, int places) {
   for (HostPlan& host : hosts) {
     const auto survivors = static_cast<int>(host.survivors.size());
@@ -66,8 +66,7 @@ class Slots {
  public:
   explicit Slots(int size) : slots_(static_cast<size_t>(size)) {}
 
-  // Places as many of the processes as fit: each process in its own slot if the slot is free, else in the lowest free
-  // slot.
+  // Places as many of the processes as fit. A process gets its own slot if this is free, else the lowest free slot.
   void place(std::span<const StartedProcess> processes, bool is_new) {
     std::vector<Incarnation> displaced;
     for (const StartedProcess& process : processes) {
@@ -132,8 +131,7 @@ Generation generation_of(const MembershipChange& change, const HostPlans& hosts)
   return generation;
 }
 
-// Changes a plan in which all ranks with the state would leave: one of them stays until other ranks have the state, and
-// all leaving ranks wait for these ranks.
+// Plans a change in which all ranks with the state would leave. One of them stays until other ranks have the state.
 MembershipPlan hand_over(MembershipChange change) {
   int slots = 0;
   for (const UsableHost& host : change.usable) slots += host.host.slots;
@@ -153,7 +151,7 @@ MembershipPlan hand_over(MembershipChange change) {
   return plan_membership(change);
 }
 
-// Returns the host with the number of its slots that have processes, and the processes that have no state yet.
+// Returns the host with the number of its slots that have processes, and its processes without the state.
 UsableHost usable_host(const HostTable& hosts, const Host& host,
                        const std::function<bool(const RankRun& process)>& takes) {
   UsableHost usable{.host = host};
@@ -183,7 +181,7 @@ MembershipPlan plan_membership(const MembershipChange& change) {
   int slots = 0;
   for (const HostPlan& host : hosts) slots += host.usable->host.slots;
   if (slots < change.min || slots == 0) return TooFew{slots, change.min};
-  // The hosts have enough slots, but the survivors' hosts are not usable. Only a job with too few slots waits for them.
+  // The hosts have enough slots, but none has a survivor. Only a job with too few slots waits for the survivors' hosts.
   if (had_members && hosts.front().survivors.empty()) return NoSurvivor{};
   share_slots(hosts, std::min(slots, change.max.value_or(slots)));
   return generation_of(change, hosts);

@@ -42,15 +42,15 @@ struct Generation {
   bool has_new() const;
 };
 
-// A process that runs but was not a member yet.
+// A running process that was not a member yet.
 struct StartedProcess {
   int slot = 0;  // the slot for which it was started
   Incarnation incarnation = 0;
 };
 
-// A host on which ranks may run: discovered, reachable and not excluded after a failure.
+// A host on which ranks may run: named by discovery, reachable and not excluded after a failure.
 struct UsableHost {
-  // The host. Its `slots` is the maximum number of members there: at most the surviving members plus `started`.
+  // Its `slots` is the maximum number of members there: at most the surviving members plus `started`.
   Host host;
   // Processes for the slots without a survivor, in this order.
   std::vector<StartedProcess> started = {};
@@ -61,8 +61,7 @@ struct MembershipChange {
   int min = 1;  // minimum number of members; for the first generation -np, later --min-np
   std::optional<int> max;
   int32_t number = 1;  // the number of the next generation
-  // The newest complete generation; no members: no generation has begun. The flags `is_new` and the list
-  // `removed` are not read.
+  // The newest complete generation; without members: none has begun. `is_new` and `removed` are not read.
   Generation previous;
   std::set<Incarnation> ended;    // members of `previous` that have ended
   std::set<Incarnation> leaving;  // members of `previous` that run but must not get a place
@@ -90,15 +89,15 @@ using MembershipPlan = std::variant<Generation, TooFew, NoSurvivor>;
 // - Rank 0 is a survivor. If slot 0 of the first host is free, the host's lowest survivor takes it.
 MembershipPlan plan_membership(const MembershipChange& change);
 
-// The next generation of an elastic job, computed from the participating processes and the usable hosts.
+// The limits and the number of the next generation.
 struct GenerationRules {
   int least = 1;
   std::optional<int> most;
   int32_t number = 0;  // the number of the next generation
 };
 
-// Plans the next generation. `current`: the current generation, or none. `takes`: returns whether the next generation
-// may include a process.
+// Plans the next generation. `current`: the current generation, if any. `takes`: returns whether the next generation
+// may include this process.
 MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Generation>& current,
                                const HostPool& pool, const GenerationRules& rules,
                                const std::function<bool(const RankRun& process)>& takes);
@@ -107,21 +106,21 @@ rendezvous::Generation record_of(const Generation& generation);
 std::map<int, rendezvous::PlaceAnswer> answers_by_process(const Generation& generation);
 
 // The planned next generation, with processes that are ready to join it, while the ranks train. Each joining process
-// knows its place and prepares. The ranks are interrupted when all joining processes have requested again. The plan is
-// void when ranks or joining processes end or must leave. ElasticCore owns this object. No I/O, no clock.
+// gets its place and prepares. When all of them have requested again, the ranks are interrupted. The plan is void when
+// ranks or joining processes end or must leave. ElasticCore owns this object. No I/O, no clock.
 class JoiningPlan {
  public:
   explicit JoiningPlan(HostTable& hosts) : hosts_(hosts) {}
 
   // Returns the planned generation; nullptr: no plan.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
-  // Returns whether all new processes of the plan have requested again, so that the generation may begin.
+  // Returns whether all new processes of the plan have requested again. The generation may then begin.
   bool is_prepared() const;
   // Returns the new processes of the plan that are alive but not ranks yet.
   std::set<int> newcomers() const;
   void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
   void drop() { generation_.reset(); }
-  // Returns the provisional places for new processes without a place, and moves these processes to kPreparing.
+  // Returns the provisional places of the new processes that have none yet, and moves these processes to kPreparing.
   std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
 
  private:
@@ -129,11 +128,11 @@ class JoiningPlan {
   std::optional<Generation> generation_;
 };
 
-// Returns the generation of the plan if it has new processes; else nothing.
+// Returns nullopt unless the plan is a generation with new processes.
 std::optional<Generation> with_newcomers(MembershipPlan plan);
 
-// Returns the processes to which this generation gives no place, or another place than the place that hvd.init has
-// returned. A program can change its place only within hvd.elastic.run, so these processes must start again.
+// Returns the processes to which this generation gives no place, or another place than hvd.init has returned. Such a
+// process must start again, because a program can change its place only within hvd.elastic.run.
 std::vector<RankRun*> misplaced(HostTable& hosts, const std::set<int>& processes,
                                 const Generation& generation);
 

@@ -38,7 +38,8 @@ bool NextGeneration::form(Time now) {
     core_.actions.answer(process, {.is_removed = true});
     core_.end_process(process);
   }
-  // Wait for leaving ranks to end: they may save a checkpoint, which rank 0 of the next generation also writes.
+  // Wait for the end of leaving ranks: they may save a checkpoint, and rank 0 of the next generation may write to the
+  // same file.
   if (has_ending_member(core_.hosts)) return false;
   begin(std::move(*generation), now);
   return true;
@@ -57,7 +58,7 @@ GenerationRules NextGeneration::rules() const {
           .number = core_.hosts.generation() + 1};
 }
 
-// Returns the members of a generation that begins now: the processes that have requested places.
+// Plans a generation that begins now: the prepared plan, or a new one with the processes that have requested places.
 MembershipPlan NextGeneration::plan() const {
   const bool has_state = has_survivor(core_.hosts);
   if (has_state && core_.joining.is_prepared()) {
@@ -71,7 +72,8 @@ MembershipPlan NextGeneration::plan() const {
       });
 }
 
-// Plans, ends the processes whose places have changed (for example after a void first generation), and plans again.
+// Plans, ends the processes whose places have changed, and plans again. Places change after a void first generation,
+// for example.
 MembershipPlan NextGeneration::plan_in_place() {
   MembershipPlan found = plan();
   while (const auto* const generation = std::get_if<Generation>(&found)) {
@@ -159,7 +161,6 @@ void NextGeneration::begin(Generation generation, Time now) {
   }
   const rendezvous::Generation record = record_of(generation);
   core_.actions.begin_generation(record);
-  // The prepared plan begins now.
   if (has_survivor(core_.hosts) && core_.joining.is_prepared()) core_.joining.drop();
   core_.set_current(std::move(generation));
   const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);

@@ -1,4 +1,4 @@
-// Forms the next generation from the processes that request places, and assigns the places; the job pauses while too
+// Forms the next generation from the processes that request places, and assigns the places. The job pauses while too
 // few processes are available. Class Generations owns this object. No I/O, no clock.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace hvd::launcher {
 
-// The reason of a job's end after all its ranks are lost.
+// The reason of the job's end when all its ranks are lost.
 constexpr char kNoState[] = "no remaining rank has the training state";
 
 class NextGeneration {
@@ -23,9 +23,9 @@ class NextGeneration {
 
   // Begins the next generation if all awaited processes have requested their places. Returns whether it has begun.
   bool form(Time now);
-  // Returns the next generation if these processes join the ranks that do not leave.
+  // Returns the next generation if these processes join the ranks that stay.
   MembershipPlan plan_joining(const std::set<int>& newcomers) const;
-  // Ends the processes that cannot take their places in this generation. Returns whether it has ended a process.
+  // Ends those of the processes that cannot take their places in this generation. Returns whether it has ended any.
   bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
 
  private:

@@ -18,7 +18,7 @@ using std::chrono::seconds;
 // The maximum number of restarts after failures, unless the user sets another number.
 constexpr int kRestarts = 3;
 
-// Returns whether another rank's exit may have caused this exit: libraries then raise an exception, or abort.
+// Returns whether another rank's exit may have caused this one: libraries then raise an exception, or abort.
 bool may_follow_another(int exit_code) {
   return exit_code < kExitSignal || exit_code == kExitSignal + SIGABRT ||
          exit_code == kExitSignal + SIGPIPE;
@@ -72,7 +72,7 @@ void RestartProgram::failed(const ProcessFailure& failure, Time now) {
     suspect_.reset();
     return settle(failure, now, now);
   }
-  // The cause may be a lost host, or a rank that its kernel killed. The report of such a cause arrives later.
+  // The cause may be a lost host, or a rank that the kernel killed. Its report then arrives later.
   if (!suspect_) suspect_ = {failure, now};
   if (awaits_cause(now)) return;
   const Suspect first = *take_suspect();
@@ -108,7 +108,7 @@ void RestartProgram::restart_after_failure(const std::string& sentence, int exit
                                            Time now) {
   const FirstFailure& failure = core_.failure;
   const GenerationLimits& limits = core_.limits;
-  // A rank that fails this early would most likely fail again: the cause is an import, a path or a setting.
+  // A rank that fails early would most likely fail again, for example because of an import, a path or a setting.
   if (!limits.most_restarts && exit_code < kExitSignal && since < core_.deadlines.end_of_entry()) {
     return core_.over(
         failure.exit_code(),
@@ -165,7 +165,7 @@ bool RestartProgram::decide(Time now) {
   return !core_.is_over() && next_.form(now);
 }
 
-// Returns whether processes are ready that would be ranks after a restart.
+// Returns whether processes are ready that a restart would make ranks.
 bool RestartProgram::has_new_slots(Time now) {
   const auto is_ready = [this](const RankRun& one) {
     return !one.is_member() && core_.capacity.has_place_for(one);
@@ -177,7 +177,7 @@ bool RestartProgram::has_new_slots(Time now) {
   return core_.has_gathered(std::ranges::any_of(core_.hosts.ranks(), &RankRun::is_coming), now);
 }
 
-// Restarts the program with other ranks, but not before its ranks had time to enter hvd.elastic.run.
+// Restarts the program with other ranks, once its ranks have had time to enter hvd.elastic.run.
 void RestartProgram::change_ranks(Time now) {
   int32_t updates = core_.notice.updates() | core_.departures();
   if (has_new_slots(now)) updates |= rendezvous::kHostsAdded;
@@ -273,7 +273,7 @@ void ElasticRun::check_unprepared(Time now) {
   core_.wake_at(found.next);
 }
 
-// Reports ranks that have not noticed a loss; ends the job if no rank notices the loss in time.
+// Reports ranks that have not noticed a loss. Ends the job if no rank notices it in time.
 void ElasticRun::check_unaware(Time now) {
   const auto found = core_.deadlines.unaware(now, core_.failure.sentence());
   if (found.end) {
@@ -283,7 +283,7 @@ void ElasticRun::check_unaware(Time now) {
   core_.wake_at(found.next);
 }
 
-// While ranks train, collects the processes that request to join, and sends them their future places.
+// Collects the processes that request to join while ranks train, and sends them their future places.
 void ElasticRun::plan_newcomers(Time now) {
   if (!has_survivor(core_.hosts)) return;
   renew_plan();

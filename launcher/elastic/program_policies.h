@@ -10,16 +10,16 @@
 
 namespace hvd::launcher {
 
-// The policy for programs whose ranks have not entered hvd.elastic.run: as far as the launcher knows, the ranks cannot
-// survive a change, so all of them end and the program starts again with other ranks. Until a process requests its
-// place, the ranks are the processes with which the launch began.
+// The policy for programs whose ranks have not entered hvd.elastic.run. As far as the launcher knows, such ranks cannot
+// survive a change: all of them end, and the program starts again with other ranks. Until a process requests its place,
+// the ranks are the processes with which the launch began.
 //
 // A rank that fails:
 //   failed() ──> suspect ──no other cause within --host-timeout──> settle() ──> restart, or the end of the job
 //                   └─────a killed rank, a lost host────────────────────────────────┘
 class RestartProgram : public ProgramPolicy {
  public:
-  // A failed rank, whose failure may be a consequence of another rank's failure.
+  // A failed rank. Its failure may be a consequence of another rank's failure.
   struct Suspect {
     ProcessFailure failure;
     Time since;
@@ -27,11 +27,12 @@ class RestartProgram : public ProgramPolicy {
   // The arguments must outlive this object.
   RestartProgram(ElasticCore& core, NextGeneration& next) : core_(core), next_(next) {}
 
-  // Assumes that the processes with which the launch began are the ranks, until a process requests its place.
+  // Treats the processes with which the launch began as the ranks, until a process requests its place.
   void assume_ranks();
-  // Call when a process has requested a place: waiting hosts start their processes, and the first generation can form.
+  // Call when a process has requested a place. Waiting hosts then start their processes, and the first generation can
+  // form.
   void drop_assumption(Time now);
-  // Returns whether a suspect still waits for a report of the real cause. Schedules the next check.
+  // Returns whether a suspect still waits for a report of the real cause. If so, schedules the next check.
   bool awaits_cause(Time now);
   bool has_suspect() const { return suspect_.has_value(); }
   std::optional<Suspect> take_suspect() { return std::exchange(suspect_, {}); }

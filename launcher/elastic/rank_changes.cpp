@@ -42,7 +42,7 @@ Result<std::string> RankChanges::resize(int ranks, const ProgramPolicy& policy, 
   return about_size(ranks, policy, now);
 }
 
-// Undoes all removals except removals of hosts whose agents are ending, which cannot stay.
+// Undoes all removals except those of hosts whose agents are ending: such hosts cannot stay.
 void RankChanges::take_removed_back() {
   core_.pool.take_back([this](const std::string& name) {
     return std::ranges::any_of(core_.hosts.hosts(), [&name](const HostRun& host) {

@@ -1,6 +1,6 @@
-// Changes of the ranks that a user orders (horovodrun resize and remove), and hosts whose agents announce that they
-// will end. Checks the orders and removes the hosts from the pool; ProgramPolicy changes the ranks. Class Generations
-// owns this object. No I/O, no clock.
+// Changes of the ranks that a user orders (horovodrun resize and remove), and hosts whose agents announce their end.
+// Checks the orders and removes the hosts from the pool; ProgramPolicy changes the ranks. Class Generations owns this
+// object. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class RankChanges {
   Result<std::string> remove_rank(int64_t rank, const ProgramPolicy& policy, Time now);
   void host_leaves(HostRun& host, const std::string& why, double seconds,
                    const ProgramPolicy& policy, Time now);
-  // Releases hosts that end soon, so that their ranks leave, once other hosts also have the state.
+  // Releases hosts that end soon once other hosts also have the state. Their ranks then leave.
   void let_hosts_go(const ProgramPolicy& policy, Time now);
 
  private:

@@ -89,7 +89,7 @@ void RepeatedException::failed(const std::string& exception, int exit_code,
     if (series_.size() == kMostSeries) series_.erase(series_.begin());
     series = series_.insert(series_.end(), Series{exception, exit_code, {}});
   }
-  // Several ranks of one generation may fail because of one cause outside of the program.
+  // Failures in one generation may have one cause outside of the program.
   if (!series->failures.empty() && series->failures.back().generation >= failure.generation) return;
   if (series->failures.size() == kMostFailures) series->failures.erase(series->failures.begin());
   series->failures.push_back(failure);

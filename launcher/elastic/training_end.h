@@ -1,6 +1,7 @@
 // The end of the training of an elastic job: the ranks that have ended with exit code 0, a rank that failed after its
-// return from hvd.elastic.run, and the time of the next reminder about ranks that still run. Such a failure ends no
-// other rank, and becomes the job's failure when all ranks have ended. ElasticCore owns this object. No I/O, no clock.
+// return from hvd.elastic.run, and the time of the next reminder about ranks that still run. A failure after the return
+// ends no other rank; it becomes the job's failure when all ranks have ended. ElasticCore owns this object. No I/O, no
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace hvd::launcher {
 
-// The first failure in the current generation of an elastic job: the reason of the job's end if no rank is left.
+// The first failure in the current generation of an elastic job, and the reason of the job's end if no rank is left.
 // ElasticCore owns this object.
 class FirstFailure {
  public:
@@ -33,7 +34,7 @@ class FirstFailure {
   bool is_noted() const { return !sentence_.empty(); }
   const std::string& sentence() const { return sentence_; }
   int process() const { return process_; }
-  // Returns the exit code of the job, even if another cause ends the job.
+  // Returns the exit code that the job gets from this failure; kExitLauncher if the failure has none.
   int exit_code() const { return exit_code_ != 0 ? exit_code_ : kExitLauncher; }
   // Returns "SENTENCE; because", or only `because` without a failure.
   std::string before(const std::string& because) const {
@@ -56,7 +57,7 @@ class TrainingEnd {
   // Returns whether the training does not need these ranks: they, or all other ranks, have returned from
   // hvd.elastic.run.
   bool is_behind(const Ranks& ranks) const;
-  // Returns whether ranks have returned and no rank trains now, so that no further rank is started.
+  // Returns whether ranks have returned and none trains now. No further rank is then started.
   bool has_come() const;
   void finished(const RankRun& process, Clock::time_point now);
   // Call when a rank failed after its return from hvd.elastic.run. `process`: -1 if the job itself failed. Ignores
@@ -82,11 +83,12 @@ class TrainingEnd {
   Reminder reminder_;
 };
 
-// Recognises an exception that ends ranks on host after host: the cause is then the program or its data, not a host.
+// Recognises an exception that ends ranks on host after host. Its cause is then the program or its data, not a host.
 // ElasticCore owns this object. Pure.
 class RepeatedException {
  public:
-  // Maximum number of commits between two failures by one exception. After failures on three hosts, no limit applies.
+  // Maximum number of commits between two failures by one exception that count as repeated. For three hosts, any number
+  // counts.
   static constexpr int kFewCommits = 3;
 
   struct Failure {
@@ -107,7 +109,8 @@ class RepeatedException {
     int process = 0;
     std::string sentence;
   };
-  // Returns the verdict. Call when all ranks of the last failure's generation have reported their commits.
+  // Returns how to end the job if an exception has repeated. Call when all ranks of the last failure's generation have
+  // reported their commits.
   std::optional<Verdict> verdict() const;
 
  private:

@@ -10,7 +10,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Seconds without an answer after which a host is silent: the launcher sends it no query, since the user would wait.
+// An agent that has not answered for this number of seconds is silent. The launcher sends it no query, because the user
+// would wait.
 constexpr double kIsSilent = 2;
 
 }  // namespace

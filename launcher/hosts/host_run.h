@@ -23,8 +23,9 @@
 //    lost                              done
 //
 // `end` is an order of the launcher, which may repeat it. From preparing on, the agent may also decide to end
-// (agent_ends). `finished` also comes from starting, running and leaving: a host is done when all its ranks have ended
-// by themselves. `drop` comes from connecting to held, too: the launcher closes the link to an agent that has no ranks yet.
+// (agent_ends). `finished` may also come from held, starting, running and leaving: if all ranks of a host end by
+// themselves, the host is done at once. `drop` may also come from connecting, preparing and held: the launcher then
+// closes the link to an agent without ranks.
 //
 // A host that dies in generation 2 of an elastic job:
 // 1. launcher/link/agent_link.cpp: lose() reports that the link is lost, or that the host does not answer.
@@ -104,11 +105,11 @@ class HostRun {
   HostCause cause() const { return cause_; }  // cause of the last transition
   // Returns the time at which the state began; while the host connects, at which its stage began.
   Clock::time_point since() const { return since_; }
-  // Returns the time at which the launcher abandons the host, if the host stays in this state.
+  // Returns the time at which the launcher abandons the host if the host stays in this state.
   Deadline deadline() const { return deadline_; }
-  // Returns the stage of a host in the state kConnecting.
+  // Valid in the state kConnecting.
   SpawnStage stage() const { return stage_; }
-  // Sets, for a lost host that may only be unreachable, the latest time at which its ranks have ended.
+  // Sets the time by which the ranks of an unreachable host have ended.
   void may_run_until(Clock::time_point latest) { runs_until_ = latest; }
   Clock::time_point runs_until() const { return runs_until_; }
   // Returns whether no more events of this host follow.
@@ -130,25 +131,26 @@ class HostRun {
   void enter(SpawnStage stage, Deadline deadline = Deadline::never());
   void give_up_at(Deadline deadline) { deadline_ = deadline; }
 
-  // Sets the receiver of the agent's events, before the host is reached. The receiver outlives the link.
+  // Sets the receiver of the agent's events. Call before the host is reached. The receiver outlives the link.
   void set_events(std::unique_ptr<AgentEvents> events) { events_ = std::move(events); }
   AgentEvents& events() const { return *events_; }
-  // Returns the link to the prepared agent; null before. After the host's end the link remains, but is closed.
+  // Returns the link to the agent; null until the agent is prepared. After the host's end, the link remains but is
+  // closed.
   AgentLink* link() const { return link_.get(); }
   void hold(std::shared_ptr<AgentLink> link);
-  // Returns the seconds since the agent's last answer. 0: less than two seconds, or the host has no agent now.
+  // Returns the seconds since the agent's last answer; 0 if less than two, or if the host has no agent now.
   double silence() const;
-  // Returns whether the host has a running agent that is not silent.
+  // Returns whether the host has an agent that is not silent.
   bool can_answer() const;
   void close();
-  // Destroys the link. Call before the destruction of the objects to which the link refers.
+  // Destroys the link. Call before the objects to which the link refers are destroyed.
   void release() { link_.reset(); }
   // Call when the agent has started the ranks. Later messages may already have moved the host and its ranks further.
   void started();
   // Call when the agent ends its ranks by itself, because a user, a service manager or a scheduler needs the host.
   void take_away() { is_taken_away_ = true; }
   bool is_taken_away() const { return is_taken_away_; }
-  // Stores the agent's verdict whether the ranks work independently of each other (Finished::is_independent).
+  // Stores Finished::is_independent: the agent's verdict whether the ranks work independently of each other.
   void set_independence(uint8_t independence) { independence_ = independence; }
   // Returns Finished::is_independent of the agent's last message; 0 before that message.
   uint8_t independence() const { return independence_; }
@@ -168,10 +170,9 @@ class HostRun {
   // Returns whether a process on this host is a rank that is not gone.
   bool has_member() const;
 
-  // Call when a rank has called hvd.init(), or when the ranks of its start have connected, which one rank of each host
-  // reports.
+  // Call when a rank has called hvd.init(), and when the ranks of its start have connected. Only one rank of each host
+  // reports the connection.
   void joined(const Joined& report);
-  // Returns the order that the agent gets to start the ranks.
   StartOrder& order() { return order_; }
   const StartOrder& order() const { return order_; }
 

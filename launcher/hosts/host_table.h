@@ -1,6 +1,5 @@
-// The hosts and ranks of a launch. References to entries stay valid, because an elastic job only adds hosts: the table
-// removes none, and a host that returns gets a new entry. JobLaunch owns the table. Lives on the launch's
-// loop.
+// The hosts and ranks of a launch. An elastic job only adds hosts: references to entries stay valid, and a host that
+// returns gets a new entry. JobLaunch owns the table. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +37,8 @@ class HostTable {
   // `number` may be any number, for example one that another program sent.
   bool has_rank(int64_t number) const { return number >= 0 && number < size(); }
 
-  // Elastic jobs: the numbers in the table are processes, and only the members of a generation are ranks. `numbers` are
-  // these processes by rank; empty: no generation now, and `generation` is the last one of an earlier launch, or -1.
+  // In an elastic job, the entries of ranks() are processes, and only the members of a generation are ranks. `numbers`:
+  // the members by rank; empty: no generation now, and `generation` is the last one of an earlier launch, or -1.
   void set_members(int32_t generation, std::span<const int> numbers);
   // Returns the current generation; -1: none yet.
   int32_t generation() const { return generation_; }
@@ -55,7 +54,7 @@ class HostTable {
   std::vector<std::string> host_names() const;
   // Returns whether every host is done or lost.
   bool is_over() const;
-  // Returns the number of ranks that have not ended, without the ranks of hosts that are done or lost.
+  // Returns the number of ranks that have not ended, on hosts that are neither done nor lost.
   int living_ranks() const;
 
  private:

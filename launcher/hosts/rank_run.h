@@ -81,7 +81,8 @@ struct PlaceRecord {
   int64_t request = 0;
   int32_t generation = -1;  // the last generation whose ranks the process has met
   bool is_removed = false;  // a user has removed the process: it leaves at the next commit
-  // When the process got its order to start or its provisional place; unset: the job began with the process.
+  // The time at which the process got its order to start or its provisional place; unset: the job began with the
+  // process.
   Clock::time_point since{};
   // The place that hvd.init has returned, until the process has met the other ranks.
   std::optional<rendezvous::Place> provisional = std::nullopt;
@@ -128,28 +129,28 @@ class RankRun {
 
   // Ends the launcher if the diagram lacks this transition.
   void to(RankState next, RankCause cause);
-  // Moves if the rank is in the state `from`.
+  // Moves if the rank is in the state `from`; otherwise does nothing.
   void advance(RankState from, RankState next, RankCause cause) {
     if (state_ == from) to(next, cause);
   }
-  // Call when the rank has called hvd.init() in a start with this name. Does nothing if the rank is ending.
+  // Call when the rank has called hvd.init() in the start of this name. Does nothing if the rank is ending.
   void enter_init(const std::string& start);
   const std::string& start() const { return start_; }
   // Call when the ranks of this rank's start have connected.
   void enter_job();
   void ended(const RankExit& exit);
-  // Call when the rank has joined the job's world. The rank may also join other worlds later.
+  // Call when the rank has joined the job's world. It may join other worlds later.
   void enter_world() { has_been_in_world_ = true; }
   bool has_been_in_world() const { return has_been_in_world_; }
 
   // Returns the place of the process in the generations. Elastic jobs only.
   PlaceState place_state() const { return place_state_; }
   bool is_gone() const { return place_state_ == PlaceState::kGone; }
-  // Returns whether the process will request its first place, but has not done so yet.
+  // Returns whether the process is still expected to request its first place.
   bool is_coming() const {
     return place_state_ == PlaceState::kPlanned || place_state_ == PlaceState::kStarting;
   }
-  // Returns whether the process was a rank in a generation whose ranks have connected, as far as the launcher knows.
+  // Returns whether the process was a rank of a generation whose ranks have connected, as far as the launcher knows.
   bool has_met() const { return place_.generation >= 0; }
   // Ends the launcher if the diagram lacks this transition.
   void to(PlaceState next);
@@ -161,7 +162,7 @@ class RankRun {
   PlaceRecord& place() { return place_; }
   const PlaceRecord& place() const { return place_; }
 
-  // Sets the waits; StragglerWatch calls this. nullopt: unknown.
+  // nullopt: unknown.
   void set_waits(const std::optional<RankWaits>& waits) { waits_ = waits; }
   const std::optional<RankWaits>& waits() const { return waits_; }
 

@@ -34,8 +34,8 @@ bool has_module(const std::filesystem::path& prefix, const std::string& module) 
   return false;
 }
 
-// Finds a Python on this machine, except `other`, whose packages include the module; empty if there is none. Searches
-// the active environment, the environment of horovodrun, and PATH. Runs no Python.
+// Finds a Python on this machine, except `other`, that has the module among its packages; empty if there is none.
+// Searches the active environment, the environment of horovodrun, and PATH. Runs no Python.
 std::string find_python_with(const std::string& module, const std::string& other) {
   std::vector<std::string> pythons;
   for (const char* const name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -74,7 +74,7 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
   return context;
 }
 
-// Warns if the ranks do not know of each other: each rank may have done all of the work, which looks like success.
+// Warns if the ranks have not connected: each rank may have done all of the work, which looks like success.
 void warn_independence(const Options& options, const HostTable& hosts, bool has_met,
                        JobOutput& output) {
   if (hosts.size() < 2 || has_met || options.settings.environment.independent) return;

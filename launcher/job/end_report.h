@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Prints the report. `has_met`: a rank has joined a world, or used the store.
+// `has_met`: a rank has joined a world, or used the store.
 void print_end(const Options& options, const HostTable& hosts, const HostJobs& host_jobs,
                const Supervisor& supervisor, bool has_met, JobOutput& output);
 

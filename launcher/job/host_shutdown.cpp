@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Seconds after the grace period until the launcher closes the links of its agents.
+// Seconds after the grace period in which an agent must confirm its end. Then the launcher closes the link.
 constexpr double kBeyondGrace = 2;
 // The time in which agents receive the launcher's confirmation that their ranks have ended, and close their links.
 constexpr std::chrono::seconds kTimeToClose{5};
@@ -36,7 +36,7 @@ void HostShutdown::end_all(double grace, int signal) {
 void HostShutdown::order_end(HostRun& host, double grace, int signal) {
   if (host.is_over()) return;
   host.to(HostState::kEnding, HostCause::kEnd, Deadline::after_seconds(grace + kBeyondGrace));
-  // The start of a host without a link fails.
+  // A host without a link has no ranks yet; its preparation fails.
   if (host.link() != nullptr) host.link()->send(End{grace, signal});
 }
 
@@ -54,8 +54,8 @@ void HostShutdown::give_up_in_time() {
   });
 }
 
-// Abandons hosts that do not end in time. Agents without a link end their ranks by themselves, so the launcher does not
-// wait for a silent agent. An agent that a stalled terminal blocks is not silent.
+// Abandons hosts that have not ended in time. Their agents end the ranks by themselves once the link is closed. If a
+// stalled terminal has blocked the agents, each late host gets the same time again.
 net::Task<void> HostShutdown::give_up_late_hosts() {
   const bool was_stalled = output_.is_stalled();
   if (was_stalled) co_await output_.drain();

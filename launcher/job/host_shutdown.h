@@ -12,8 +12,8 @@ namespace hvd::launcher {
 
 class HostShutdown {
  public:
-  // The arguments must outlive this object. `grace`: seconds, --kill-grace. `on_late`: called when a host has not
-  // confirmed its end in time, and its link is closed.
+  // The arguments must outlive this object. `grace`: seconds, --kill-grace. `on_late`: called after the link of a host
+  // was closed, because the host did not confirm its end in time.
   HostShutdown(net::asio::io_context& loop, HostTable& hosts, JobOutput& output, double grace,
                std::function<void(HostRun&)> on_late);
 

@@ -45,12 +45,11 @@
 namespace hvd::launcher {
 namespace {
 
-// If ranks have failed because another rank left, the time for that other rank to exit.
+// The time within which a rank must exit to be the cause of other ranks' failures.
 constexpr std::chrono::seconds kTimeToLeave{2};
 
 }  // namespace
 
-// One running launch.
 class JobLaunch : private PolicyLaunch, private PartLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
@@ -156,14 +155,14 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   const int first_hosts_;               // the number of hosts with which the launch begins
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
-  bool is_ended_by_scheduler_ = false;  // a scheduler has ended its job on a host
+  bool is_ended_by_scheduler_ = false;  // a scheduler has ended the ranks of a host
   JobInspector inspector_;
   std::optional<HostShutdown> shutdown_;  // set shortly before the ranks start
   std::optional<JobParts> parts_;         // set shortly before the ranks start
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<JobPolicy>();
 };
 
-// Passes the events of one host's agent to the launch, with the number of the host.
+// Passes the events of one host's agent to the launch.
 struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, HostRun& run) : job(job), run(run), host(run.number()) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
@@ -214,7 +213,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (!owns(joined.rank)) return;
     job.has_met_ = true;
     run.joined(joined);
-    // --check-build -H runs a one-rank world on each host, which is not an error.
+    // A one-rank world on each host is not an error: --check-build -H runs one.
     if (is_question(job.options_)) return;
     // Detect ranks that started a world without the other ranks.
     if (joined.ranks.empty()) {
@@ -338,7 +337,7 @@ void JobLaunch::give_up(HostRun& host) {
   lose(host, deadline_exceeded(cat("the host did not answer for ", std::lround(seconds), " s")));
 }
 
-// Sets the time by which the host's ranks end, at the latest: its agent has then had no contact for the lease time.
+// Sets the latest time at which the host's ranks end: its agent has then had no contact for the lease time.
 void JobLaunch::expect_end(HostRun& host) {
   const double left = host_jobs_.silent_ranks_end_after() - host.link()->pings().silence_seconds();
   host.may_run_until(Deadline::after_seconds(std::max(left, 0.0)).time());
@@ -403,7 +402,7 @@ JobEnd JobLaunch::run() {
   return end;
 }
 
-// Passes the cause to on_end, but not the cause of a restart that did not start its ranks: it does not explain the end
+// Passes the cause to on_end, except the cause of a restart that did not start its ranks: it does not explain the end
 // of the job.
 void JobLaunch::report_cause() {
   if (!events_.on_end || (generation_ > 0 && !phase_.has_started())) return;
@@ -499,7 +498,7 @@ net::Task<int> JobLaunch::prepare() {
 
 void JobLaunch::start() {
   phase_.move(JobState::kStart);
-  // When the parent process, which waits for the ranks' results, is gone, the ranks end as after a signal.
+  // If the parent process that waits for the ranks' results ends, the ranks end as after SIGTERM.
   store_.open(join_queue_ ? join_queue_->take_server() : nullptr, identity_.secret,
               host_jobs_.results_secret(), [] { ::raise(SIGTERM); });
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
@@ -537,7 +536,7 @@ void JobLaunch::reach(HostRun& host) {
         if (error) status = net::status_of(error, "cancelled");
         if (status.ok() && host.state() != HostState::kHeld)
           status = aborted("the job no longer needs it");
-        // Watch the link after this line, to notice a loss before the ranks start.
+        // Watches the link from now on, to notice a loss before the ranks start.
         if (status.ok())
           status = host.link()->hold().with_context(cat("host ", host.name(), ": prepare"));
         if (status.ok()) return policy_->held(host);
@@ -639,7 +638,7 @@ void JobLaunch::end_all(double grace, int signal) {
 
 void JobLaunch::end(HostRun& host) { shutdown_->end(host); }
 
-// Ends the wait for this host. The host's agent ends the ranks by itself after the link is closed.
+// Stops waiting for this host. Its agent ends the ranks by itself after the link is closed.
 void JobLaunch::on_late(HostRun& host) {
   if (supervisor_.is_ending())
     output_->print(cat("host ", host.name(), " has not confirmed that its ranks ended"));

@@ -17,8 +17,8 @@ constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
 // The time limit for the agents' answers before the launcher suspends itself.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
-// Returns whether this process is in the foreground of its terminal. A SIGTTOU of an earlier write may still arrive
-// then.
+// Returns whether this process is in the foreground of its terminal. Even then, the SIGTTOU of an earlier write may
+// arrive.
 bool is_in_foreground() {
   const pid_t own = ::getpgrp();
   return ::tcgetpgrp(STDOUT_FILENO) == own || ::tcgetpgrp(STDERR_FILENO) == own;
@@ -32,8 +32,8 @@ JobSignals::JobSignals(net::asio::io_context& loop, HostTable& hosts,
 
 void JobSignals::watch() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGTTOU}) {
-    // Keep an ignored SIGHUP, which nohup sets on purpose. SIGINT is handled: shells ignore it for every background
-    // job.
+    // Keep a signal that the caller ignores on purpose, as nohup does with SIGHUP. SIGINT is handled: shells ignore it
+    // for every background job.
     if (number != SIGINT && number != SIGTERM && is_ignored(number)) continue;
     signals_.add(number);
   }
@@ -64,8 +64,8 @@ void JobSignals::on_signal(int number) {
 void JobSignals::pass_on(int number, int from_host) {
   const auto now = Clock::now();
   const auto last = passed_on_.find(number);
-  // A scheduler signals all processes of a job at about the same time, so forward only the first of these signals.
-  // Forward every SIGWINCH, which may arrive often.
+  // A scheduler signals all processes of a job at about the same time: forward only the first of these signals.
+  // Forward every SIGWINCH: each may announce another size.
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (const HostRun& host : hosts_.hosts()) {

@@ -20,7 +20,7 @@ class JobSignals {
   void watch();
   // Sets a function that is called with true before the launcher stops, and with false when it continues.
   void around_stop(std::function<void(bool stops)> callback) { around_stop_ = std::move(callback); }
-  // Forwards a signal to the ranks of all hosts except `from_host`, whose ranks have already received it.
+  // Forwards a signal to the ranks of all hosts except `from_host`: its ranks have already received the signal.
   void pass_on(int number, int from_host = -1);
 
  private:

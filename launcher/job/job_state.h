@@ -30,7 +30,6 @@ enum class JobState : uint8_t {
   kOver
 };
 
-// Returns whether the diagram has this move.
 inline bool may_move(JobState from, JobState to) {
   using enum JobState;
   static constexpr Move<JobState> kMoves[] = {
@@ -46,7 +45,7 @@ class JobPhase {
   bool has_started() const { return began_at(JobState::kStart) != Clock::time_point{}; }
   // Returns the time at which `state` began; the epoch if it has not begun.
   Clock::time_point began_at(JobState state) const { return began_[static_cast<size_t>(state)]; }
-  // Makes a transition. Ends the process if the diagram lacks the transition.
+  // Ends the process if the diagram lacks the transition.
   void move(JobState to) {
     HVD_CHECK(may_move(now_, to));
     now_ = to;

@@ -91,8 +91,8 @@ std::string Supervisor::describe(const Loss& loss) const {
              loss.before);
 }
 
-// Returns the ranks that other ranks may have needed and that have not failed: "; rank 1 on host b had exited with code
-// 0".
+// Returns a clause about the ranks that have ended with success: "; rank 1 on host b had exited with code 0". The
+// failed rank may have needed them.
 std::string Supervisor::ended_before() const {
   std::vector<int> ranks;
   for (const RankRun& rank : hosts_.ranks()) {
@@ -130,7 +130,7 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, const std::optional
   }
   if (exit.code == 0 && exit.signal == 0) {
     if (exit.rank != awaited_) return Action::kNone;
-    // The exit of the awaited process may have reset its connections, so the cause is that it left.
+    // The exit of the awaited process may have reset its connections: the cause is then that it left.
     if (late_) late_->sentence = late_if_left_;
     return fail_late();
   }
@@ -156,7 +156,7 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
 }
 
 Supervisor::Action Supervisor::await_peer(int rank, Failure failure, const LeftBy& peer) {
-  // Only the awaited rank can name another cause, because a third rank may have made it leave.
+  // Only the awaited rank can name another cause: a third rank may have made it leave.
   if (late_ && rank != awaited_) return Action::kNone;
   const bool has_ended = hosts_.rank(peer.rank).is_over();
   late_if_left_ = cat(failure.sentence, ", after rank ", peer.rank, " had left the job");
@@ -285,7 +285,7 @@ Supervisor::Action Supervisor::on_preparation_failed(int host, const Status& why
 
 Supervisor::Action Supervisor::on_signal(int number) {
   ++signals_;
-  // The signal also reached ranks or agents, whose reports may have arrived first.
+  // The signal also reached ranks or agents, and their reports may have arrived first.
   if (signals_ == 1 && ended_by_ == number) {
     exit_code_ = kExitSignal + number;
     sentence_ = cat("ended by ", signal_name(number));

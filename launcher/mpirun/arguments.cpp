@@ -9,7 +9,7 @@ using Arguments = std::vector<std::string>;
 
 constexpr int64_t kMostOfANode = 1 << 20;
 
-// Returns the number after "name:" at the beginning of a line.
+// Returns the number after "name:" on the first line that begins so.
 std::optional<int> number_of(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     std::string_view line = trim(take_line(text));
@@ -153,7 +153,7 @@ Arguments ssh_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   return {"-mca", "plm_rsh_args", join(ssh, " ")};
 }
 
-// Returns the interfaces. Ranks read exclusions and name prefixes from their environment instead.
+// Returns the interfaces. For exclusions and prefixes of names, the ranks read their environment instead.
 Result<Arguments> network_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   const std::string given = settings.network.network_interfaces;
   if (given.empty() || given.find_first_of("^*") != std::string::npos) return Arguments{};
@@ -196,7 +196,7 @@ Status check_flags_without_agents(const LaunchSettings& settings) {
   }
   for (const Setting& each : all_settings()) {
     const auto is_it = [&](std::string_view key) { return key == each.key; };
-    // mpirun binds nothing either, so binding's defaults hold.
+    // mpirun binds nothing either: values that equal binding's defaults are accepted.
     const bool binds = std::string_view(each.section) == "binding" &&
                        settings.table().text(each.key) != cat(each.default_value);
     const bool is_for_agents = binds || std::ranges::any_of(kForAgents, is_it);
@@ -238,7 +238,7 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
   }
   HVD_ASSIGN_OR_RETURN(const Arguments extra, words_of_flag(settings, "mpi_args"));
   append(words, extra);
-  // mpirun starts its own daemons by steps of Slurm, whose tasks are not the ranks.
+  // Slurm's variables describe the tasks of a step. These tasks are mpirun's daemons, and not the ranks.
   if (environment_variable("SLURM_JOB_ID"))
     append(words, {"env", "-u", "SLURM_NTASKS", "-u", "SLURM_PROCID"});
   append(words, options.command);

@@ -1,5 +1,5 @@
-// Detects the MPI implementation of an mpirun, and builds its command line. Builds the command line of LSF's jsrun, and
-// its file with the places of the ranks. Pure.
+// Detects the MPI implementation of an mpirun, and builds its command line. Also builds the command line of LSF's
+// jsrun, and jsrun's file with the places of the ranks. Pure.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ std::optional<MpiFlavour> flavour_of(std::string_view version_output);
 // Returns a name like "Open MPI".
 const char* name_of(MpiFlavour flavour);
 
-// From this number of hosts on, Open MPI opens its ssh connections all at once, not as a tree.
+// From this number of hosts on, the launcher makes Open MPI open all ssh connections at once, not as a tree.
 constexpr size_t kManyHosts = 64;
 
 // `exported`: the names of the variables for ranks on other hosts. An error names a flag or host that this mpirun does
@@ -55,7 +55,7 @@ struct LsfNode {
 Result<LsfNode> parse_lsf_node(std::string_view allocation, std::string_view attributes,
                                std::string_view lscpu);
 
-// Returns jsrun's "explicit resource file": each rank gets the processors that belong to its GPU. An error names a host
+// Returns jsrun's "explicit resource file", which gives each rank the processors near its GPU. An error names a host
 // with more slots than GPUs.
 Result<std::string> rankfile(const SlotPlan& plan, const LsfNode& node);
 

@@ -40,7 +40,7 @@ std::string shown(const Arguments& command) {
   return join(quoted, " ");
 }
 
-// Variables of the called program, and of ranks on this machine.
+// The variables of the program to start, and the names that it passes on.
 struct Variables {
   Environment all;
   Arguments exported;
@@ -150,7 +150,7 @@ class TemporaryFile {
   std::string path_;
 };
 
-// Writes the rankfile; returns nothing if --binding-args places the ranks.
+// Returns the text of the rankfile; empty if --binding-args places the ranks.
 Result<std::string> make_rankfile(const LaunchSettings& settings, std::vector<Host> hosts,
                                   Deadline deadline) {
   if (settings.launchers.binding_args.has_value()) return std::string();
@@ -191,7 +191,7 @@ int start_jsrun(const Options& options, Deadline deadline) {
 
 namespace {
 
-// Puts this host's Python before a script, because no agent looks for a Python on the other hosts.
+// Puts this host's Python before a script. Without agents, no program looks for a Python on the other hosts.
 Status put_python_before(Options& options) {
   if (options.command.empty() || !options.command[0].ends_with(".py")) return {};
   const Environment all = environment();

@@ -1,4 +1,4 @@
-// --mpi and --jsrun: starts the ranks by mpirun or jsrun. The launcher's main calls this code.
+// --mpi and --jsrun: starts the ranks by mpirun or jsrun.
 #pragma once
 
 #include "launcher/plan/launch_settings.h"
@@ -6,13 +6,13 @@
 
 namespace hvd::launcher {
 
-// Returns the sorted names of the variables that ranks on other hosts get: without variables for one machine, and
-// without secrets of a job.
+// Returns the sorted names of the variables that ranks on other hosts get. Omits variables for one machine, and secrets
+// of a job.
 std::vector<std::string> exported_names(const Environment& environment);
 
 bool is_started_by_mpi(const Options& options);
 
-// Executes mpirun. Returns only for jsrun, --dry-run or an error, with the exit code.
+// Replaces this process by mpirun. Returns an exit code only for jsrun, --dry-run or an error.
 int run_by_mpi(const Options& options);
 
 }  // namespace hvd::launcher

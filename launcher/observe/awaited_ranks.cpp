@@ -1,5 +1,5 @@
-// Ends the job when other ranks wait in hvd.init() or MPI_Init for a rank that has ended. Updates the waits that later
-// parts read. Active only in jobs of constant size, because ranks of an elastic job join and leave.
+// Ends the job when a rank has ended and other ranks wait for it in hvd.init() or MPI_Init. Updates the waits that
+// later parts read. Active only in jobs of constant size, because ranks of an elastic job join and leave.
 
 #include <utility>
 
@@ -30,7 +30,7 @@ void AwaitedRanks::on(const JobEvent& event) {
     launch_.mpi_waits().joined(joined->report, Clock::now());
     return check();
   }
-  // The failure of a rank may have been kept back until a silent host answered.
+  // A rank's failure may have been held back until a silent host answered.
   if (std::holds_alternative<RankExited>(event) || std::holds_alternative<HostAnswered>(event))
     check();
 }

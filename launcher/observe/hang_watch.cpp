@@ -1,7 +1,7 @@
-// Finds out whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Queries the
-// agents for counters that are cheap to read, and for the stacks of the ranks if no counter grows. rules/hang_rule.h
-// decides and formats the sentence. Watches a job until a rank calls hvd.init(): ranks that call it report a stall
-// themselves (src/runtime/stall).
+// Detects whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Queries the
+// agents for counters, which are cheap to read. If no counter grows, also queries them for the stacks of the ranks.
+// rules/hang_rule.h decides and formats the sentence. Watches a job until a rank calls hvd.init(): such ranks report a
+// stall themselves (src/runtime/stall).
 
 #include <algorithm>
 #include <array>
@@ -94,7 +94,7 @@ net::Task<void> HangWatch::look() {
   std::vector<HostAnswer> answers = co_await launch_.inspector().sample(SampleGroup::kSigns);
   if (is_over_ || has_init_) co_return;
   const auto signs = of_running_ranks(launch_.hosts(), answers, &HostSample::signs);
-  // A host that does not answer may be suspended, so forget the earlier observations.
+  // A host that does not answer may be suspended: forget the earlier observations.
   if (signs.size() != running().size())
     rule_.forget();
   else if (rule_.look(signs, Clock::now()))

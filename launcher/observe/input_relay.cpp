@@ -1,5 +1,5 @@
 // Forwards the standard input of the launcher to the ranks of --stdin (by default rank 0) once all ranks run. Credit
-// bounds the data in flight, however slowly the ranks read. Never reads from a terminal in the background.
+// bounds the data in flight for slow ranks. Never reads from a terminal in the background.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -49,7 +49,7 @@ class InputRelay : public JobPart {
 void InputRelay::on(const JobEvent& event) {
   if (std::holds_alternative<AllStarted>(event)) begin();
   if (const auto* const gone = std::get_if<HostGone>(&event)) {
-    // Ranks of this host would hold up the input of all other ranks.
+    // Without this, ranks of the host would hold up the input of all other ranks.
     std::erase_if(under_way_, [&](const auto& each) {
       return &launch_.hosts().rank(each.first).host() == &gone->host;
     });
@@ -77,7 +77,7 @@ void InputRelay::begin() {
   }
   if (under_way_.empty()) return;
   input_ = UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
-  // Asio would set O_NONBLOCK on a watched file, which other processes share. Therefore it watches an epoll descriptor.
+  // Asio would set O_NONBLOCK on the open file, which other processes share: let it watch an epoll descriptor instead.
   UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {}};
   // A regular file cannot be watched, and is always readable.
@@ -97,7 +97,7 @@ void InputRelay::read_next() {
   is_waiting_ = true;
   const auto self = shared_from_this();
   if (!is_watched_) {
-    // Post the read, as for a file that has become ready, so that the loop can handle other events.
+    // Post the read, so that the loop can handle other events before it.
     return net::asio::post(later_.get_executor(), [this, self] { read(); });
   }
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {}};
@@ -124,7 +124,7 @@ void InputRelay::read() {
       read_next();
     });
   }
-  // The shell may have read the line in the meantime. A read would then block the loop until the next line.
+  // The shell may have read the line in the meantime, and a read would then block the loop until the next line.
   pollfd poll{input_.get(), POLLIN, 0};
   if (is_watched_ && ::poll(&poll, 1, 0) == 0) return read_next();
   std::array<std::byte, kReadAtOnce> buffer;

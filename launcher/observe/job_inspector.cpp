@@ -15,11 +15,11 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds kMetricsTime{800};
-// The maximum age of figures. A viewer that queries once a second gets new figures each time.
+// The maximum age of figures. A viewer that queries once a second always gets new figures.
 constexpr std::chrono::milliseconds kYoung{900};
-// The time limit for kAnnounced samples, for which agents only read memory.
+// The time limit for kAnnounced samples, which agents only read from memory.
 constexpr std::chrono::milliseconds kAnnouncedTime{400};
-// The pause between two looks at ranks that may wait: most operations end within this pause.
+// The pause between two looks at ranks that may wait. Most operations end within it.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
 
 // Returns "no answer for 12 s", or an empty text while the host answers.
@@ -153,7 +153,7 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }
 
-// Samples the ranks twice if necessary: a rank waits if it announced no operation between the samples.
+// Samples the ranks twice if necessary: a rank waits if it has announced no operation between the samples.
 net::Task<void> JobInspector::look(SampleGroups groups) {
   bool is_cancelled = false;
   while (is_looking_ && !is_cancelled) {

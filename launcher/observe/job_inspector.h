@@ -1,7 +1,7 @@
 // Answers `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`, which a user runs in another terminal.
 // Owns the socket to which these commands connect, the open queries to the agents, and the commands that run beside
-// ranks. Passes orders that change a job on to the job's policy. JobLaunch owns this object and forwards the agents'
-// events to it. Lives on the launch's loop.
+// ranks. Passes orders that change the job to its policy. JobLaunch owns this object and forwards the agents' events to
+// it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -46,24 +46,24 @@ class JobInspector {
   // Opens the socket. Call before hosts are reached. On failure, the job runs without a socket. `policy` must outlive
   // the loop of this object.
   void open(JobPolicy& policy);
-  // Call when the policy has begun. After the call, orders may change the job.
+  // Call when the policy has begun. Orders may then change the job.
   void take_changes() { takes_changes_ = true; }
   // Requests information from all agents. Returns the answers by host.
   net::Task<std::vector<HostAnswer>> ask(InspectDetail detail);
   net::Task<std::vector<HostAnswer>> sample(SampleGroups groups,
                                             std::chrono::milliseconds limit = kInspectionTime);
-  // Returns the current place of a rank for which other ranks wait. `rank`: its number in the table.
+  // Returns the current place of a late rank. `rank`: its number in the table.
   net::Task<std::vector<RankPlace>> place_of_late(int rank, uint32_t late_microseconds);
 
-  // Samples all ranks, unless the last sample is less than 0.9 s old, so that several viewers cost one sample. With
-  // kGpus, also finds the ranks that wait for other ranks.
+  // Samples all ranks, unless the last sample is less than 0.9 s old: several viewers then cost one sample. With kGpus,
+  // also finds the ranks that wait for other ranks.
   net::Task<void> look(SampleGroups groups);
   // Calls look(), and returns the totals of the job.
   net::Task<JobCounts> counts();
   // Returns the job's metrics in the Prometheus format, at the level of --metrics-level. Takes less than a second.
   net::Task<std::string> metrics();
   net::Task<std::string> metrics(MetricsLevel level);
-  // Prints the stack positions of all ranks.
+  // Prints the stacks of all ranks.
   net::Task<void> show_stacks();
 
   // Called with the events of the agents.

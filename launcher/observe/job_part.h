@@ -79,14 +79,14 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
   // PartLaunch::run().
   virtual Clock::time_point deadline() const { return Clock::time_point::max(); }
   virtual void on_deadline() {}
-  // Ends running work, because the job is over. Neither events nor deadlines follow.
+  // Called when the job is over: ends running work. Neither events nor deadlines follow.
   virtual net::Task<void> end() {
     is_over_ = true;
     co_return;
   }
 
  protected:
-  // True after end(). A task that still runs may then use only the part, and not the launch.
+  // True after end(). A task that still runs may then use the part, but not the launch.
   bool is_over_ = false;
 };
 
@@ -113,22 +113,22 @@ class PartLaunch {
   virtual bool is_ending() const = 0;
   // Returns whether a rank has failed and the job waits for answers of silent hosts before it ends.
   virtual bool is_holding() const = 0;
-  // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
+  // Ends the job, because it cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
-  // Ends the job because a rank has ended for which other ranks wait in `call`.
+  // Ends the job, because a rank has ended and other ranks wait for it in `call`.
   virtual void end_wait(int rank, const std::vector<int>& waiting, const char* call) = 0;
-  // Call in JobPart::end(). A scheduler may have ended the job, because this script has ended.
+  // Call in JobPart::end() if this script has ended, so that a scheduler may have ended the job.
   virtual void script_ended(const std::string& script) = 0;
   // Returns whether a spare host can replace this host.
   virtual bool has_spare(const HostRun& host) const = 0;
-  // Ends the job, to restart it without this host.
+  // Ends the job. The next launch replaces this host.
   virtual void replace(const HostRun& host, const std::string& sentence) = 0;
   // Reports TerminalChanged. Call after the user has typed a line.
   virtual void redraw() = 0;
 };
 
-// Returns the values of one group that the agents report about running ranks, by the rank's number in the table.
-// `answers`: the answers to sample() or ask(), whose values are moved.
+// Returns one group of values that the agents report, for running ranks only, by the rank's number in the table.
+// `answers`: the answers to sample() or ask(), from which the values are moved.
 template <typename Each>
 std::map<int, Each> of_running_ranks(const HostTable& hosts, std::vector<HostAnswer>& answers,
                                      std::vector<Each> HostSample::*group) {
@@ -151,7 +151,6 @@ class JobParts {
   JobParts(const JobParts&) = delete;
 
   void report(const JobEvent& event);
-  // Does the work of PartLaunch::run().
   void run(std::shared_ptr<JobPart> part, net::Task<void> task);
   net::Task<void> end();
 

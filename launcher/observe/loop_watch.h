@@ -1,5 +1,5 @@
-// Reports that the launch's loop is blocked, before the lease ends and agents end their ranks. A thread checks whether
-// the loop runs posted functions.
+// Reports that the launch's loop is blocked, before the lease ends and agents end their ranks. A thread posts functions
+// to the loop, and checks whether they run.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Writes the metrics of the job to a file (--metrics-file), every 15 seconds and atomically by rename, as the textfile
-// collector of node_exporter requires. Removes the file at the end of each launch, because Prometheus would keep
+// Writes the metrics of the job to a file (--metrics-file) every 15 seconds, atomically by rename, as the textfile
+// collector of node_exporter requires. Removes the file at the end of each launch: otherwise Prometheus would keep
 // reading its values. An unresponsive file system does not delay the job, and delays its end by at most a second.
 
 #include <chrono>

@@ -79,7 +79,7 @@ net::Task<void> MetricsServer::accept(std::shared_ptr<MetricsServer> self) {
         if (const auto server = weak.lock()) server->take(std::move(accepted));
       });
     } else if (self->acceptor_.is_open()) {
-      // Accepting fails, for example, while the process has no free descriptor.
+      // accept() fails, for example, while the process has no free descriptor.
       self->pause_.expires_after(kPause);
       co_await self->pause_.async_wait(net::use_tuple);
     }
@@ -114,7 +114,7 @@ net::Task<void> MetricsServer::serve(std::shared_ptr<MetricsServer> self,
                            reply->text.size());
     const std::string_view body = reply->has_body ? std::string_view(reply->text) : "";
     co_await connection->socket.write(asio::buffer(head), asio::buffer(body));
-    // If the client has sent more data, closing at once would reset the connection and lose the reply.
+    // If the client has sent more data, an immediate close would reset the connection and lose the reply.
     connection->socket.shutdown_send();
     for (std::array<std::byte, 1024> rest; !self->is_over_;) {
       const auto [error, size] = co_await connection->socket.read_some(asio::buffer(rest));
@@ -155,7 +155,7 @@ net::Task<MetricsServer::Reply> MetricsServer::reply_to(const net::HttpRequestPa
   if (!port_->answers_to(request.field("Host")))
     co_return Reply{421, "this port is asked for by localhost or 127.0.0.1\n"};
   const std::string_view path = request.target().substr(0, request.target().find('?'));
-  // /healthz needs no token, because the existence of the job is not secret.
+  // /healthz needs no token: the existence of the job is not secret.
   if (path == "/healthz") co_return Reply{200, "ok\n"};
   if (port_->is_protected()) {
     const std::string wanted = cat("Bearer ", port_->token());

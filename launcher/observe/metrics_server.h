@@ -1,5 +1,5 @@
 // Answers GET and HEAD of /metrics and /healthz on the port of --metrics-port, one request per connection. Limits the
-// number of connections and the time of each, and reads the metrics at most once a second, for any number of clients.
+// number of connections and the time of each. Reads the metrics at most once a second, for any number of clients.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@
 namespace hvd::launcher {
 
 struct MetricsServerLimits {
-  // If a connection exceeds this number, the oldest connection is closed.
+  // With more connections, the oldest one is closed.
   size_t connections = 64;
   std::chrono::milliseconds connection{10'000};
 };

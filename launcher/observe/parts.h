@@ -1,5 +1,5 @@
-// The features that watch a job. Each feature is a file of this folder, NAME.cpp, with a function NAME that returns its
-// part. A new part needs a line here, and a line in parts.cpp at its place in the order.
+// The features that watch a job. Each feature is a file NAME.cpp of this folder, with a function NAME that returns its
+// part. A new part needs a line here, and a line at its place in parts.cpp.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Prints a sentence about hosts that do not answer for 15 s, and another sentence when they answer again. After 5 s
+// Prints a sentence about hosts that have not answered for 15 s, and another sentence when they answer again. After 5 s
 // without an answer, replaces the status line on a terminal.
 
 #include "launcher/observe/parts.h"

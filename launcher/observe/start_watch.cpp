@@ -1,5 +1,5 @@
 // While ranks wait in hvd.init() for other ranks, prints a sentence with the missing ranks and the activity of the
-// first of them: every 10 s on a terminal, otherwise every 60 s.
+// first one: every 10 s on a terminal, otherwise every 60 s.
 
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::seconds kOnTerminal{10};
 constexpr std::chrono::seconds kElsewhere{60};
 
-// Returns the line below "rank N" in the answers of the agents.
+// Returns the line after "rank N" in the answers of the agents.
 std::string activity_of(int rank, const std::vector<HostAnswer>& answers) {
   const std::string head = cat("rank ", rank, "\n  ");
   for (const auto& [text, sample] : answers) {

@@ -1,6 +1,6 @@
-// Follows a job on a terminal from the start of its ranks to its end, in one line below their output: first the
-// starting ranks, then the number of running ranks and their speed. Queries the agents once a second while the terminal
-// shows the line; otherwise checks the terminal once a second.
+// Shows the progress of a job in one line of the terminal, below the ranks' output: first the starting ranks, then the
+// number of running ranks and their speed. Queries the agents once a second while the terminal shows the line;
+// otherwise checks the terminal once a second.
 
 #include <unistd.h>
 
@@ -56,7 +56,7 @@ void StatusLine::on(const JobEvent& event) {
   if (wrote != nullptr && !wrote->is_end) has_written_ = true;
   if (const auto* joined = std::get_if<RankJoined>(&event))
     has_written_ |= joined->report.has_met != 0;
-  // Draw the line soon after an event, because the launcher may be in the foreground again.
+  // Draw the line soon after an event: the launcher may be in the foreground again.
   const bool is_quiet =
       std::holds_alternative<HostSilent>(event) || std::holds_alternative<InputTaken>(event);
   const bool is_due = wrote == nullptr ? !is_quiet : is_asleep_;
@@ -65,7 +65,7 @@ void StatusLine::on(const JobEvent& event) {
 
 void StatusLine::on_deadline() {
   is_asleep_ = !launch_.output().terminal().has_status();
-  // Set the deadline even while the line is hidden, because the shell's command fg sends no signal to this process.
+  // Set the deadline even while the line is hidden: the shell's fg sends no signal to this process.
   next_ = Clock::now() + kEach;
   if (is_asleep_) return launch_.output().terminal().end_hidden_bars();
   is_drawing_ = true;

@@ -1,6 +1,7 @@
-// Detects late ranks of a running job (--on-straggler). Queries the agents for the last training steps of their ranks,
-// once per window of steps, and for disturbances while a rank is suspected. Queries seldom while no step ends. Begins
-// when a rank calls hvd.init(). Stores its results in RankRun::waits(), and sends the longest wait to each agent.
+// Detects late ranks of a running job (--on-straggler). Once per window of steps, queries the agents for the last
+// training steps of their ranks. While a rank is suspected, also queries them for disturbances. Queries seldom while no
+// step ends. Begins when a rank calls hvd.init(). Stores its results in RankRun::waits(), and sends the longest wait to
+// each agent.
 
 #include <algorithm>
 #include <array>
@@ -33,7 +34,7 @@ constexpr int kLooksBefore = 150;
 constexpr double kMargin = 0.05;
 constexpr int kLooksAtCauses = 20, kLooksAtPressure = 5;
 constexpr double kShortestLook = 0.1;
-// py-spy needs about 15 ms to read a stack. For a smaller lateness that is too slow: the rank has already moved on.
+// py-spy needs about 15 ms to read a stack. A rank that is less late has by then moved on.
 constexpr double kLeastForSamples = 0.02;
 
 double now_seconds() {
@@ -144,7 +145,7 @@ std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
     const int rank = launch_.hosts().rank_of(number);
     if (rank >= 0) ranks[rank] = {launch_.hosts().rank(number).host().number(), std::move(steps)};
   }
-  // A host that does not answer may be suspended, so ignore the other answers too.
+  // A host that does not answer may be suspended: ignore the other answers too.
   if (ranks.size() != launch_.hosts().members().size()) ranks.clear();
   std::vector<StepWindow> windows = alignment_.take(ranks);
   const bool is_before = step_seconds_ == 0 && ++looks_before_ < kLooksBefore;
@@ -190,7 +191,7 @@ net::Task<void> StragglerWatch::look_at_causes() {
   const int looks =
       std::max(1, std::min(kLooksAtCauses, static_cast<int>(seconds / kShortestLook)));
   for (int i = 0; i <= looks; ++i) {
-    // Reading the positions of all threads at each look would delay the ranks.
+    // Not at each look: reading the states of all threads each time would delay the ranks.
     if (i == looks || i % std::max(1, looks / kLooksAtPressure) == 0) {
       const std::vector<HostAnswer> answers =
           co_await launch_.inspector().sample(SampleGroup::kMetrics | SampleGroup::kPressure);
@@ -252,7 +253,7 @@ void StragglerWatch::forget_ranks() {
   places_.clear();
 }
 
-// Reports a finding. `host_of`: indexed by rank, as in the window of the finding.
+// `host_of`: indexed by rank, as in the window of the finding.
 net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std::string> host_of) {
   StragglerCause cause;
   const bool has_cause =
@@ -302,7 +303,7 @@ void StragglerWatch::show_waits() {
   }
 }
 
-// Sends the longest wait of any rank to the agents, which compute from it which of their ranks are late.
+// Sends the longest wait of any rank to the agents. They compute from it whether their ranks are late.
 void StragglerWatch::show_longest_wait() {
   double longest = 0;
   for (const StragglerRule::Lateness& rank : rule_.latest())

@@ -1,4 +1,4 @@
-// The events of a job's launches, for the job's record. record_job() creates this object.
+// The events of a job's launches, for the job's record.
 #pragma once
 
 #include <functional>

@@ -61,7 +61,7 @@ std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool 
 
 namespace {
 
-// The window of the rates. Slow jobs end about one step in this time, and rates of fast jobs follow a change within it.
+// The window of the rates. In this time, slow jobs end about one step, and rates of fast jobs follow a change.
 constexpr std::chrono::seconds kWindow{10};
 // The time within which the ranks of an unresponsive host may come back.
 constexpr std::chrono::seconds kMoment{3};
@@ -70,7 +70,7 @@ constexpr std::chrono::seconds kMoment{3};
 
 void ProgressRates::add(Clock::time_point time, const Counts& counts) {
   if (!looks_.empty() && time == looks_.back().time) return;
-  // If the time is earlier, the job has been launched again.
+  // An earlier time means that the job has been launched again.
   if (!looks_.empty() && time < looks_.back().time) looks_.clear();
   const Counts last = looks_.empty() ? counts : looks_.back().counts;
   if (counts.ranks < last.ranks) {

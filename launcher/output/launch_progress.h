@@ -1,5 +1,4 @@
-// Formats the progress of a job as one line for a terminal, from the start of its hosts to its end. HostStartup,
-// StatusLine and `horovodrun top` call this code. Pure.
+// Formats the progress of a job as one line for a terminal, from the start of its hosts to its end. Pure.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +35,9 @@ struct JobProgress {
   double seconds = 0;  // time since the job began
 };
 
-// Returns "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without unknown parts, and
-// without parts that do not fit into `columns`. `is_utf8`: of the terminal. `has_color`: the slowest rank gets a color.
+// Returns "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", for example. Omits unknown
+// parts, and parts that do not fit into `columns`. `is_utf8`: of the terminal. `has_color`: the slowest rank gets a
+// color.
 std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool has_color = false);
 
 // Returns "1.1 GB/s", for example.
@@ -45,7 +45,7 @@ std::string byte_rate(double bytes_per_second);
 // Returns "12.4 steps/s", for example.
 std::string step_rate(double steps_per_second);
 
-// The rates of a job's progress, computed from its ranks' counts at several times. Pure.
+// The rates of a job's progress, from its ranks' counts at several times. Pure.
 class ProgressRates {
  public:
   struct Counts {
@@ -53,9 +53,9 @@ class ProgressRates {
     uint64_t bytes = 0;  // bytes of all ranks
     int64_t ranks = 0;   // ranks with counts: ranks of an unresponsive host are missing
   };
-  // Rates begin anew if counts fall, since the ranks were restarted, or if the number of ranks changes; missing ranks
-  // change the rates only after a moment. `time`: when the counts were read. If two calls have the same time,
-  // the second call has no effect.
+  // Rates begin anew if counts fall, because the ranks were restarted, or if the number of ranks changes. Missing ranks
+  // change the rates only after a moment. `time`: when the counts were read. A second call with the same time has no
+  // effect.
   void add(Clock::time_point time, const Counts& counts);
 
   // Returns the mean over the last seconds; nullopt if unknown, for example before the first step.

@@ -20,7 +20,7 @@ void LineFolder::add(int rank, std::string_view line, Clock::time_point now) {
   held_ += line.size();
 }
 
-// Ends a rank's cut line, which becomes one of its lines.
+// Ends the rank's unfinished line, and appends it to its lines.
 void LineFolder::settle(int rank, std::string_view end) {
   Cut& held = cut_[static_cast<size_t>(rank)];
   if (held.line.empty()) return;
@@ -44,7 +44,7 @@ bool LineFolder::is_any_due(Clock::time_point now) const {
 void LineFolder::append(int rank, std::string_view line, Clock::time_point since) {
   Number& last = last_[static_cast<size_t>(rank)];
   const auto known = latest_.find(line);
-  // An equal line from before this rank's last line does not match: the order of the rank's output would change.
+  // Join only a line that is newer than this rank's last line: otherwise the order of the rank's output would change.
   if (known != latest_.end() && known->second > last) {
     last = known->second;
     std::vector<int>& ranks = at(last).ranks;
@@ -70,7 +70,7 @@ bool LineFolder::consume(int rank, size_t size) {
 }
 
 bool LineFolder::take(Clock::time_point now, bool all, FoldedLine& out) {
-  // Also settle the unfinished lines of other ranks, since their text may be equal.
+  // Also end the unfinished lines of other ranks, whose texts may be equal.
   if (all || held_ > kMaxFolded || is_any_due(now)) settle_all();
   if (lines_.empty()) return false;
   const FoldedLine& front = lines_.front();

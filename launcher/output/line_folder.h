@@ -21,7 +21,7 @@ constexpr size_t kMaxFolded = 1 << 20;
 struct FoldedLine {
   std::string line;        // with its line end
   std::vector<int> ranks;  // ascending
-  // Rank and number of its output bytes to confirm as shown together with this line.
+  // Ranks, each with the number of its output bytes to confirm as shown together with this line.
   std::vector<std::pair<int, size_t>> consumed;
   Clock::time_point since;
 };
@@ -31,7 +31,7 @@ class LineFolder {
   explicit LineFolder(int size)
       : last_(static_cast<size_t>(size)), cut_(static_cast<size_t>(size)) {}
 
-  // Call when the job has more ranks.
+  // Call when the job has got more ranks.
   void grow(int size) {
     last_.resize(static_cast<size_t>(size));
     cut_.resize(static_cast<size_t>(size));
@@ -39,9 +39,10 @@ class LineFolder {
   // Adds a line. A line that ends with "\r" waits for a moment: the rank's next byte may be the "\n" that belongs to
   // the line.
   void add(int rank, std::string_view line, Clock::time_point now);
-  // Confirms the bytes when the rank's newest held line is shown. Returns false if no line of the rank is held.
+  // Confirms these bytes when the rank's newest held line is shown. Returns false if no line of the rank is held.
   bool consume(int rank, size_t size);
-  // Takes the first line if it has waited long enough, all ranks have printed it, too much is held, or `all` is set.
+  // Moves the first line to `out` if it has waited long enough, all ranks have printed it, too much is held, or `all`
+  // is set. Otherwise returns false.
   bool take(Clock::time_point now, bool all, FoldedLine& out);
   bool is_empty() const { return lines_.empty() && cuts_ == 0; }
 

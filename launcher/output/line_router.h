@@ -39,7 +39,7 @@ struct ShownLines {
   OutputStream stream;
   std::string_view prefix;  // prefix of the first line, which may already be shown in part
   std::string text;         // complete lines; may be empty
-  // Rank and number of its output bytes to confirm as shown once these lines are written.
+  // Ranks, each with the number of its output bytes to confirm as shown once these lines are written.
   std::vector<std::pair<int, size_t>> consumed{};
 };
 
@@ -55,7 +55,8 @@ class LineSinks {
   // Returns whether the beginning of the stream's unfinished line is already shown.
   virtual bool has_begun(int rank, OutputStream stream) = 0;
   virtual void show(const ShownLines& lines) = 0;
-  // Like show(), for the last line, which has no line end. `held`: the unfinished line as the program wrote it.
+  // Like show(), for the last line, which has no line end. `held`: the unfinished line as the program wrote it; `lines`
+  // has what remains to show of it.
   virtual void show_last(const ShownLines& lines, std::string_view held) = 0;
   // Prints a sentence of the launcher.
   virtual void print(std::string_view sentence) = 0;
@@ -72,7 +73,7 @@ class LineRouter {
   // The hosts and the sinks must outlive this object.
   LineRouter(const HostTable& hosts, LineStyle style, LineSinks& sinks);
 
-  // Call when the table has more ranks.
+  // Call when the table has got more ranks.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes, const Moment& now);
   // Call when the rank will write nothing further to the stream.
@@ -124,7 +125,7 @@ class LineRouter {
   void stamp(Channel& channel, const Moment& now);
   // Returns the length of the tag of each line in `recent`.
   size_t tag_size(int rank) const;
-  // Handles lines that these bytes complete or, without bytes, that the end of the stream completes.
+  // Handles lines that `bytes` has completed. Without bytes, the end of the stream has completed them.
   void keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes);
   void fold(int rank, OutputStream stream, ByteView bytes, const Moment& now);
   void fold_lines(int rank, OutputStream stream, std::string_view lines, Clock::time_point now);
@@ -142,8 +143,8 @@ class LineRouter {
   Clock::time_point settled_by_ = Clock::time_point::max();
 };
 
-// Returns the tag of lines of these ranks in the style's format: "[0-3]<stdout>:", "a/3: ", or the members
-// of a JSON object after its time.
+// Returns the tag of these ranks' lines in the style's format: "[0-3]<stdout>:" or "a/3: ". For JSON, returns the
+// members of an object after its time.
 std::string line_tag(const HostTable& hosts, const std::vector<int>& ranks, OutputStream stream,
                      const LineStyle& style);
 

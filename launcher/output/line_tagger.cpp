@@ -28,10 +28,10 @@ size_t begun_character(std::string_view text) {
 }  // namespace
 
 void LineTagger::feed(std::string_view bytes, std::string& out) {
-  // Two searches by memchr, which handles many bytes at once, are faster than one search by find_first_of.
+  // Two searches by memchr are faster than one by find_first_of: memchr handles many bytes at once.
   if (bytes.empty()) return;
   size_t begin = 0;
-  // The line end "\r\n" of the previous line was split.
+  // The previous bytes ended between '\r' and '\n'.
   if (std::exchange(has_returned_, false) && bytes[0] == '\n') {
     if (format_ == LineFormat::kText) out += '\n';
     begin = 1;
@@ -131,7 +131,6 @@ Status check_placeholders(std::string_view flag, std::string_view text,
                           std::span<const std::string_view> known) {
   for (size_t at = 0; (at = text.find('{', at)) != std::string_view::npos; ++at) {
     const size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at + 1);
-    // This is not a placeholder.
     if (end == at + 1 || end == std::string_view::npos || text[end] != '}') continue;
     const std::string_view word = text.substr(at + 1, end - at - 1);
     const bool is_of_a_shell = at > 0 && text[at - 1] == '$';

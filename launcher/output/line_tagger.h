@@ -1,5 +1,5 @@
-// Splits the output of a rank into lines, and puts a tag before each line or makes it a JSON
-// object. Accepts any bytes. LineRouter owns one per stream. Pure.
+// Splits the output of a rank into lines, and puts a tag before each line or makes it a JSON object. Accepts any bytes.
+// LineRouter owns one for each stream. Pure.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ class LineTagger {
   explicit LineTagger(std::string tag, LineFormat format = LineFormat::kText)
       : tag_(std::move(tag)), format_(format) {}
 
-  // Sets the tag of lines that are completed after the call.
+  // Applies to lines that are completed after the call.
   void set_tag(std::string tag) { tag_ = std::move(tag); }
 
   // Appends the lines that are now complete. A line keeps its end: "\n", "\r" or "\r\n".
@@ -54,11 +54,11 @@ std::string_view take_row(std::string_view& lines);
 // Removes the color of the tag (the first two escape sequences) from each line. Lines keep their own colors.
 std::string without_tag_colors(std::string_view lines);
 
-// Checks that every {word} in the tag of --tag is known.
+// Returns an error if the tag of --tag has an unknown {word}.
 Status check_tag(std::string_view tag);
 
 // Checks the words in braces in a flag's value, for example {host} in --tag. An error names the flag and the `known`
-// words. A shell's ${name} is not a placeholder.
+// words. Ignores ${name}, a variable of a shell.
 Status check_placeholders(std::string_view flag, std::string_view text,
                           std::span<const std::string_view> known);
 

@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// If more bytes wait, the oldest bytes are dropped, since the newest explain the job's end.
+// If more bytes wait, drop the oldest bytes: the newest explain the job's end.
 constexpr size_t kMostWaiting = 8 << 20;
 constexpr size_t kPiece = 60 << 10;  // a packet has less than 64 KiB
 
@@ -39,7 +39,7 @@ void LogQueue::write(int rank, bool is_error, std::string_view lines) {
                                    .is_error = is_error ? uint8_t{1} : uint8_t{0},
                                    .bytes = std::string(piece)}),
                         size});
-    // Drops half of the data at once: otherwise a notice for each piece would fill the log.
+    // Drop half of the data at once: a notice for each piece would fill the log.
     if (waiting_bytes_ > kMostWaiting) keep_newest(kMostWaiting / 2);
   }
   flush();

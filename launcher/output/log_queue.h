@@ -1,6 +1,6 @@
 // Passes the output of a job to the process that writes its log, over a SOCK_SEQPACKET socket: each packet is a record
-// (protocol/record.h) of OutputChunk. Never blocks: unsent data waits in this queue. Beyond a limit, the oldest data is
-// dropped, and the log has a notice of it. RecordWriter owns this object for all launches of the job. One thread.
+// (protocol/record.h) of OutputChunk. Never blocks: unsent data waits in this queue. Beyond a limit, drops the oldest
+// data, and adds a notice to the log. RecordWriter owns this object for all launches of the job. One thread.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class LogQueue {
   void keep_newest(size_t most);
   // Sends as much as the socket accepts. Returns whether the queue is empty.
   bool flush();
-  // Returns the number of bytes that wait, or were dropped without a notice so far.
+  // Returns the number of bytes that wait, or that were dropped and have no notice yet.
   size_t missing() const { return waiting_bytes_ + lost_; }
 
  private:

@@ -1,6 +1,5 @@
-// The port for a job's metrics (--metrics-port). The port is opened before the first launch and closed at the end of
-// the job, so that it stays the same over all launches; a MetricsServer answers while a launch runs. record_job() owns
-// this object.
+// The port for a job's metrics (--metrics-port). It is open from before the first launch to the end of the job, and
+// therefore the same for all launches. A MetricsServer answers while a launch runs. record_job() owns this object.
 #pragma once
 
 #include <memory>
@@ -32,8 +31,8 @@ class MetricsPort {
   // Returns whether clients need TLS and a token.
   bool is_protected() const { return tls_.has_value(); }
   const std::optional<net::TlsFront>& tls() const { return tls_; }
-  // Returns whether to answer a request with this Host field. Clients address a port for this machine only by an
-  // address or localhost: a web page could reach the port by its own host name (DNS rebinding).
+  // Returns whether to answer a request with this Host field. A port for this machine answers only to an address or to
+  // localhost: otherwise a web page could reach it by its own host name (DNS rebinding).
   bool answers_to(std::string_view host) const;
   // Returns the token; empty until the token is known. Before that, a protected port answers no request.
   const std::string& token() const { return token_; }

@@ -20,7 +20,7 @@
 namespace hvd::launcher {
 namespace {
 
-// If more bytes wait for files, no further output of ranks is read.
+// If more bytes wait for files, ranks get no further credit.
 constexpr size_t kUnfiledLimit = 1 << 20;
 
 bool are_one_terminal() {
@@ -97,7 +97,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const HostTable& hosts
     if (copy && !error) static_cast<void>(copy.release());
   }
   add_streams(0);
-  // Lines of this thread go through the sinks; other threads write to standard error directly.
+  // Lines of this thread go through the sinks. Other threads write directly to standard error.
   log::set_writer([this, thread = std::this_thread::get_id()](std::string_view line) {
     if (std::this_thread::get_id() != thread) {
       if (const std::string erased = terminal_.area_on_terminal()->interrupt(); !erased.empty())
@@ -140,7 +140,7 @@ void JobOutput::add_streams(int rank) {
 
 Status JobOutput::open_files(int rank, bool waits) {
   if (style_.directory.empty()) return {};
-  // Later ranks do not rename the files of earlier ones.
+  // A later rank's number is padded only to its own width: the files of earlier ranks keep their names.
   const int size = waits ? hosts_.size() : rank + 1;
   const auto folder =
       std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size));

@@ -1,7 +1,7 @@
 // The output of a job: passes the ranks' output through a LineRouter to the Terminal, to the files of --output-filename
-// and to the log, and prints the launcher's lines. Also prints lines that other threads of the launcher log. A stalled
-// terminal, pipe or file system holds back the ranks by credit, and never blocks the loop. JobLaunch owns and calls
-// this code. Lives on the launch's loop.
+// and to the log. Also prints the launcher's lines, and the lines that its threads log. A stalled terminal, pipe or
+// file system holds back the ranks by credit, and never blocks the loop. JobLaunch owns this object. Lives on the
+// launch's loop.
 #pragma once
 
 #include <unistd.h>
@@ -51,15 +51,15 @@ class JobOutput : LineSinks, TerminalPort {
   static Result<std::unique_ptr<JobOutput>> open(net::asio::any_io_executor executor,
                                                  const HostTable& hosts, OutputStyle style);
 
-  // Called when bytes of a rank were shown and few bytes wait for files and the log, so that the rank may write as many
-  // more bytes.
+  // Called when bytes of a rank were shown, and few bytes wait for files and the log. The rank may then write as many
+  // further bytes.
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
   void on_consumed(Consumed callback) { consumed_ = std::move(callback); }
   // Called when the launcher's standard output or error accepts no further bytes.
   using Broken = std::function<void(OutputStream stream, int error_number)>;
   void on_broken(Broken callback);
 
-  // Call when the table has more ranks. The writer thread creates their files; errors are reported later.
+  // Call when the table has got more ranks. The writer thread creates their files; errors are reported later.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes);
   // Call when the rank will write nothing further to the stream.
@@ -78,15 +78,15 @@ class JobOutput : LineSinks, TerminalPort {
   // Returns the terminal, for the status line and typed input.
   Terminal& terminal() { return terminal_; }
   bool colors_status() const { return style_.colors.holds_for(STDERR_FILENO); }
-  // Returns the last lines that a rank wrote to its standard error (selected by traceback.h), as shown, or with a
-  // text tag if the output has JSON objects; may be empty.
+  // Returns the last lines of a rank's standard error, selected by traceback.h; may be empty. The lines are as shown;
+  // in place of JSON objects, they have a text tag.
   std::string last_errors(int rank) const { return router_.last_errors(rank); }
   // Returns the exception of the rank's last traceback (traceback.h), or an empty text.
   std::string last_exception(int rank) const { return router_.last_exception(rank); }
 
   bool is_stalled() const;
   net::Task<void> drain();
-  // Discards stalled output, and further output of the stalled stream, because the user does not wait.
+  // Discards stalled output, and all further output of the stalled stream. Call when the user does not want to wait.
   void discard_stalled();
 
  private:
@@ -112,14 +112,14 @@ class JobOutput : LineSinks, TerminalPort {
   void add_streams(int rank);
   // `waits`: waits until the files are open. Otherwise errors are reported later.
   Status open_files(int rank, bool waits);
-  // Returns the sink of the stream. A terminal with a status area has one sink for both streams: the bytes that erase
-  // the area must not overtake output.
+  // Returns the sink of the stream. A terminal with a status area has one sink for both streams, so that the bytes that
+  // erase the area stay in order with the output.
   Sink& sink(OutputStream stream) {
     return terminal_.has_area() || stream == OutputStream::kStdout ? stdout_ : stderr_;
   }
   // Prints a line of the launcher. `logged`: the form of the line for the log.
   void print_line(std::string_view shown, std::string_view logged);
-  // Returns the number of bytes that wait for a log that holds back the ranks.
+  // Returns the number of bytes that wait for the log, if it holds back the ranks; else 0.
   size_t unlogged() const { return style_.is_shown_by_log ? style_.log->missing() : 0; }
   // Returns whether files and the log have accepted enough bytes for further output.
   bool has_room() const;

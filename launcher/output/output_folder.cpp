@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr char kLock[] = ".horovodrun.lock";
 
-// Reads the text of the lock's owner, for another job's message.
+// Returns the owner of the lock, as the owner has written it into the file.
 std::string owner_of(int lock) {
   char text[300];
   const ssize_t size = ::pread(lock, text, sizeof text, 0);
@@ -33,7 +33,7 @@ void write_owner(int lock) {
   ::gethostname(host, sizeof host - 1);
   const std::string owner = cat("the job of horovodrun with pid ", ::getpid(), " on ", host, "\n");
   if (::ftruncate(lock, 0) != 0) return;
-  // Ignore a failure, since only messages of other jobs read the text.
+  // Ignore a failure: only messages of other jobs need the text.
   [[maybe_unused]] const ssize_t written = ::pwrite(lock, owner.data(), owner.size(), 0);
 }
 
@@ -51,7 +51,7 @@ Result<std::string> move_aside(const fs::path& folder) {
   }
   if (error) return system_error(cat("cannot list ", folder.string()), error.value());
   if (ranks.empty()) return std::string();
-  // The name must not have colons, which rsync and scp would parse as the end of a host name.
+  // Avoid colons: rsync and scp take the text before a colon as the name of a host.
   const std::string name = time_text("before-%Y-%m-%dT%H.%M.%S", TimeZone::kLocal);
   fs::path aside = folder / name;
   for (int number = 2; !fs::create_directory(aside, error); ++number) {

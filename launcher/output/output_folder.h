@@ -1,5 +1,5 @@
-// Takes the directory of --output-filename for one job: locks it against another job, and moves the files
-// of an earlier run aside. The launcher's command holds the lock through all attempts and generations of the job.
+// Takes the directory of --output-filename for one job: locks it against other jobs, and moves the files of an earlier
+// run aside. The launcher's command holds the lock until the job ends.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ std::string shown_line(std::string_view sentence, Tone tone = Tone::kNotice);
 void color_messages(std::string_view when);
 // Prints one sentence on standard error.
 void print_message(std::string_view sentence, Tone tone = Tone::kNotice);
-// Calls `copy` with each later sentence of print_message(); empty: stops. One thread uses both.
+// Calls `copy` with each later sentence of print_message(); empty: stops. Call both functions in one thread.
 void copy_messages(std::function<void(std::string_view sentence)> copy);
 // Writes an answer to standard output. Returns 0; if the write fails, prints a message and returns the exit code.
 int print_answer(const std::string& text);

@@ -47,7 +47,7 @@ struct WriterThread::State {
   Mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs HVD_GUARDED_BY(mutex);
-  // Callbacks of the running job. The thread does not own them, since they may refer to the loop.
+  // Callbacks of the running job. They are in the state, and not in the thread, because they may refer to the loop.
   std::vector<Done> running HVD_GUARDED_BY(mutex);
   bool is_over HVD_GUARDED_BY(mutex) = false;
 };
@@ -77,7 +77,7 @@ void WriterThread::open(const File& file, const std::string& path, int flags, Do
     if (error) return error.value();
     const auto own = open_own_folder(folder);
     if (!own.ok()) return errno;
-    // A FIFO without a reader is an error, and does not block the other files.
+    // For a FIFO without a reader, open() fails and does not block the other files.
     auto file = open_own_file_in(*own, std::filesystem::path(path).filename(), flags, path);
     if (!file.ok()) return errno;
     target = *std::move(file);
@@ -132,7 +132,7 @@ void WriterThread::add(Job job) {
 void WriterThread::start() {
   const AllSignalsBlocked blocked;  // signals go to the loop's thread
   try {
-    // Detach the thread, because the launcher does not wait for an unresponsive file system.
+    // Detached: the launcher does not wait for an unresponsive file system.
     std::thread([state = state_] { work(state); }).detach();
     is_started_ = true;
   } catch (const std::system_error&) {
@@ -177,7 +177,7 @@ SinkTarget open_target(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return target;
   if (S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && ::isatty(fd) == 1)) {
-    // Open the file again, so that O_NONBLOCK does not affect other processes.
+    // Open the file again: O_NONBLOCK then does not affect other processes.
     const std::string path = cat("/proc/self/fd/", fd);
     target.fd->reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (*target.fd) return target;
@@ -205,7 +205,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
         drained_(executor) {
     drained_.expires_at(Clock::time_point::max());
     if (target_.is_file) return;
-    // Asio would set O_NONBLOCK on the descriptor. Therefore Asio watches an epoll descriptor instead.
+    // Asio would set O_NONBLOCK on the descriptor: let it watch an epoll descriptor instead.
     UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
     can_wait_ = watch && *target_.fd &&
@@ -259,7 +259,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     is_discarded_ = true;
     waiting_ = false;
     is_closing_ = false;
-    // The thread may still write the data of a file.
+    // The thread may still write the queued data: do not wait for it.
     if (target_.is_file) total_written_ = total_queued_;
     settle();
     flush();
@@ -302,7 +302,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     if (is_empty()) drained_.cancel();
   }
 
-  // Passes the bytes on at once, so that lines of two sinks with one file keep their order.
+  // Passes the bytes on at once: lines of two sinks with one file then keep their order.
   void write_to_file(std::string_view bytes) {
     if (broken_) return on_written(bytes.size(), 0);
     thread_.write(target_.fd, bytes, [self = shared_from_this(), size = bytes.size()](int error) {
@@ -323,7 +323,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     ::fcntl(target_.fd->get(), F_SETFL, std::exchange(target_.flags_to_restore, -1));
   }
 
-  // The file system may write only at close, and may only then report that it is full.
+  // A file system may write, and report that it is full, only at close.
   void close_target() {
     if (!target_.is_file) {
       error_code ignored;
@@ -347,7 +347,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     const ssize_t written = target_.is_socket ? ::send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
                                               : ::write(fd_, data, size);
     if (written >= 0) return advance(static_cast<size_t>(written));
-    // The loop must first handle the signal: each write of a background job under `stty tostop` raises SIGTTOU until
+    // Let the loop handle the signal first. In a background job under `stty tostop`, each write raises SIGTTOU until
     // the signal has stopped the job.
     if ((errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) && can_wait_) return wait();
     if (errno != EINTR) break_with(errno);

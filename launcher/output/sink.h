@@ -1,6 +1,6 @@
-// Writes to a terminal, pipe, socket or file that may be stalled, without blocking the loop, and without changing flags
-// that other processes see on the open file. Because a write blocks while a file system stalls, a thread writes to
-// files. JobOutput owns this object. Lives on the launch's loop.
+// Writes to a terminal, pipe, socket or file that may be stalled, without blocking the loop. Leaves flags of the open
+// file, which other processes share, unchanged if possible. A write to a file may block, and is done by a thread.
+// JobOutput owns the sinks. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@
 
 namespace hvd::launcher {
 
-// Opens, writes and closes files on a separate thread, in the order of the calls, because a stalled file system like
-// NFS blocks its writer. JobOutput owns one for its sinks, and limits the waiting data; MetricsFile owns another. Calls
-// and results are on the launch's loop.
+// Opens, writes and closes files on a separate thread, because a stalled file system such as NFS blocks its writer.
+// Keeps the order of the calls. JobOutput owns one for its sinks, and limits the waiting data; MetricsFile owns
+// another. Calls and results are on the launch's loop.
 class WriterThread {
  public:
   using File = std::shared_ptr<UniqueFd>;
@@ -35,7 +35,7 @@ class WriterThread {
   // Replaces the file atomically: a reader sees the old or the new bytes. All users may read the file.
   void replace(const std::string& path, std::string_view bytes, Done done);
   void remove(const std::string& path, Done done);
-  // Closes the file, which may block like a write, and may report that an earlier write failed.
+  // Closes the file. This may block like a write, and may report that an earlier write has failed.
   void close(const File& file, Done done);
 
  private:
@@ -54,16 +54,16 @@ class Sink {
  public:
   // `fd` remains the caller's. `thread` must outlive the sink.
   Sink(net::asio::any_io_executor executor, int fd, WriterThread& thread);
-  // For a file that the thread opens (WriterThread::open), which may stall. A failure breaks the sink.
+  // For a file that the thread opens (WriterThread::open). A failure breaks the sink.
   Sink(net::asio::any_io_executor executor, const std::string& path, int flags,
        WriterThread& thread);
   ~Sink();
   Sink(const Sink&) = delete;
 
-  // Queues the bytes. `written` is called once, possibly before write() returns: when the bytes are written or, on a
-  // broken sink, dropped.
+  // Queues the bytes. `written` is called once, possibly before write() returns: when the bytes are written, or when a
+  // broken sink has dropped them.
   void write(std::string_view bytes, std::function<void()> written = {});
-  // Call when nothing further follows: closes the sink's copy of the descriptor once all bytes are written.
+  // Call after the last write: closes the sink's copy of the descriptor once all bytes are written.
   void end();
   // Returns when the queue is empty and, after end(), the copy is closed.
   net::Task<void> drain();
@@ -71,7 +71,7 @@ class Sink {
   void discard();
 
   bool is_stalled() const;  // bytes are queued
-  // Returns whether the queue is not moving. A file needs some time even without a stall.
+  // Returns whether the queue makes no progress. A file counts as stuck only after some time.
   bool is_stuck() const;
   // Called once, when opening, writing or closing fails, for example because the reader has gone or the disk is full.
   // After the call, all bytes are dropped.

@@ -54,7 +54,7 @@ std::string StatusArea::show(TerminalSize size) {
   }
   if (is_shown() && widths.size() == rows() && lines == shown_ && size == size_) return "";
   std::string bytes = erase(size.columns);
-  // No row wraps, although a character may be wider than its counted width. Resets a color that a rank left on.
+  // Disable wrapping, because a character may be wider than its counted width. Reset a color that a rank has left on.
   if (!widths.empty()) bytes += cat("\x1b[0m\x1b[?7l", lines, "\x1b[?7h");
   shown_ = std::move(lines);
   widths_ = std::move(widths);
@@ -62,7 +62,7 @@ std::string StatusArea::show(TerminalSize size) {
   return bytes;
 }
 
-// Erases the area. Most terminals wrap the rows when they become narrower.
+// Counts wrapped rows, because most terminals wrap rows when they become narrower.
 std::string StatusArea::erase(size_t columns, size_t below) {
   if (!is_shown()) return "";
   size_t up = below;

@@ -42,7 +42,7 @@ class StatusArea {
   // Returns the bytes that erase the area, and leave the cursor at the start of the next output line. `columns`:
   // current width of the terminal; `below`: number of lines that the user has ended below the area.
   std::string erase(size_t columns, size_t below = 0);
-  // Call when other lines follow the area on the terminal, so that the area's rows stay.
+  // Call when other lines have been written below the area, so that its rows must stay.
   void forget() { widths_.clear(); }
 
  private:
@@ -59,7 +59,8 @@ class StatusArea {
 class AreaOnTerminal {
  public:
   void set_shown(bool is_shown) { state_ = is_shown ? State::kShown : State::kErased; }
-  // Call when another thread is about to write. Returns the bytes that erase the last row of the area.
+  // Call when another thread is about to write. Returns the bytes that it must write first, to erase the last row of
+  // the area.
   std::string interrupt() {
     State shown = State::kShown;
     return state_.compare_exchange_strong(shown, State::kInterrupted) ? "\r\x1b[K" : "";
@@ -71,12 +72,12 @@ class AreaOnTerminal {
   std::atomic<State> state_ = State::kErased;
 };
 
-// Returns whether a text that ends in '\r' may move to another line: its only control characters
-// are colors and the sequence that erases the rest of its line.
+// Returns whether a text that ends in '\r' may move to another line. Its only control characters are then colors and
+// the sequence that erases the rest of its line.
 bool is_movable_bar(std::string_view text);
 // Returns whether a text, without its prefix, clears a program's bar: spaces, erase sequences, and colors.
 bool is_cleared_bar(std::string_view text);
-// Returns whether a text is empty, or has only color sequences: a bar stays unchanged by such a text.
+// Returns whether a text is empty or has only color sequences. Such a text leaves a bar unchanged.
 bool is_of_colors(std::string_view text);
 // Returns the escape sequences for colors in a movable bar.
 std::string colors_in(std::string_view text);

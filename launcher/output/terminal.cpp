@@ -28,7 +28,7 @@ void restore_and_die(int number) {
 
 std::atomic<size_t> rows_to_erase = 0;
 
-// Allocates nothing.
+// Async-signal-safe.
 void erase_rows() {
   constexpr std::string_view kBegin = "\x1b[?7h\r", kUp = "\x1b[A", kErase = "\x1b[J";
   std::array<char, 64> bytes{};
@@ -46,7 +46,7 @@ void erase_rows() {
 constexpr std::chrono::milliseconds kShownAfter{100};
 // The interval between two drawings of the status line and of progress bars.
 constexpr std::chrono::milliseconds kDrawnEach{250};
-// The area is drawn this long after output, so that lines that arrive together precede it.
+// The delay between output and the drawing of the area. Lines that arrive together then precede the area.
 constexpr std::chrono::milliseconds kDrawnAfter{20};
 
 // Returns the last line of a text that ends in '\r', without the '\r'.
@@ -70,7 +70,7 @@ void restore_at_death(void (*restore)()) {
   action.sa_flags = SA_RESETHAND;
   for (const int number : kDeadly) {
     struct sigaction before {};
-    // Leave a signal that is ignored or has a sanitizer's handler.
+    // Keep a signal that is ignored or has a sanitizer's handler.
     if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
       ::sigaction(number, &action, nullptr);
   }
@@ -330,7 +330,7 @@ void Terminal::draw_area() {
   }
   const Clock::time_point next = drawn_ + kDrawnEach;
   if (next > port_.now()) return draw_by(next);
-  // A terminal that accepts no output now gets the newest state when it accepts output again.
+  // A terminal that accepts no output now is drawn later, with the newest state.
   if (port_.has_waiting_bytes() || !port_.is_in_foreground()) return;
   if (area_state_->was_interrupted()) area_.forget();
   const std::string bytes = area_.show(port_.size());

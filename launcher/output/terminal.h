@@ -37,10 +37,8 @@
 
 namespace hvd::launcher {
 
-// Restores the terminal's state when a fatal signal, a failed check or a lack of memory ends the process.
-
-// Registers `restore`, which is called before the process dies, and must be async-signal-safe. A later call replaces
-// the function; null removes the function.
+// Registers `restore`, which runs when a fatal signal, a failed check or a lack of memory ends the process. It must be
+// async-signal-safe. A later call replaces the function; null removes it.
 void restore_at_death(void (*restore)());
 // Registers the number of rows at the end of the terminal to erase before the process dies. The cursor must be in the
 // last row, and standard error must be the terminal. Uses restore_at_death().
@@ -90,14 +88,13 @@ class Terminal {
   // Shows complete lines of a stream; the terminal may already show a part of the first line, after its prefix.
   void show(size_t stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
-  // Like show(), for the last line, which has no line end. `held`: the unfinished line as the program wrote
-  // it; `lines`: what remains to show of it. Without effect if the line has only colors, or blanks that clear a
-  // progress bar.
+  // Like show(), for the last line, which has no line end. `held`: the unfinished line as the program wrote it. Shows
+  // nothing if it has only colors, or blanks that clear a progress bar.
   void show_last(size_t stream, std::string_view prefix, std::string_view lines,
                  std::string_view held);
   // Shows a line that several ranks have written.
   void show_folded(OutputStream stream, std::string_view line, std::function<void()> written);
-  // Shows the stream's unfinished line after a pause if it may be a question, since a question has no line end.
+  // If the stream's unfinished line may be a question, shows it after a pause.
   void await_end(size_t stream);
   // Call when the stream has ended; its bar stays as a line.
   void leave(size_t stream);
@@ -139,7 +136,7 @@ class Terminal {
   void begin(Leave how, size_t below = 0);
   void forget_question(size_t stream);
   void show_unfinished(size_t stream);
-  // Reserves space for the bars of this stream. Returns false if the area has none; the bars then become lines.
+  // Makes room for the bars of this stream. Returns false without an area, or in the background; bars are then lines.
   bool is_area_visible(size_t stream);
   // Sets the text after a bar's '\r' as the bar's next state, unless a newline follows the text.
   void set_held_bar(size_t stream, std::string_view prefix);
@@ -147,8 +144,8 @@ class Terminal {
   void set_bar(size_t stream, std::string_view prefix, std::string_view text);
   // Writes the color sequences in a text that the terminal does not show.
   void write_colors(std::string_view text);
-  // Removes from the terminal the beginning of a bar that was shown as a possible question. `width`: its bytes, at
-  // least as many as its columns.
+  // Removes the beginning of a bar that was shown as a possible question. `width`: its bytes, at least as many as its
+  // columns.
   void take_back(size_t stream, size_t width);
   void end_bar(size_t stream);
   void end_bars();

@@ -165,8 +165,8 @@ std::string advice_on_module(const std::string& module, const RankContext& rank)
              remedy);
 }
 
-// Returns the folder of the original's package if a traceback passes through it; else an empty text. This project's
-// package has no function in the file that is searched for.
+// Returns the folder of the original Horovod's package if a traceback passes through its common/basics.py; else an
+// empty text. This project's package has no such functions.
 std::string original_package(const std::vector<std::string_view>& lines) {
   for (const std::string_view line : lines) {
     const size_t begin = line.find("File \"");
@@ -293,7 +293,7 @@ std::string last_lines(std::string_view text, size_t tag) {
     std::fill(is_shown.begin() + static_cast<long>(begin),
               is_shown.begin() + static_cast<long>(end), false);
   };
-  // Hides tracebacks of destructors at exit, and the line before each traceback.
+  // Hide tracebacks that Python survives, each with the line before it.
   for (size_t at = 1; at < tracebacks.size(); ++at) {
     const Traceback& each = tracebacks[at];
     const size_t begin = each.is_chained ? tracebacks[at - 1].end : each.begin - 1;

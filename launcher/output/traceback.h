@@ -1,5 +1,5 @@
-// Finds Python tracebacks in a rank's standard error; selects its last lines for the report of a failure, and gives
-// advice on common Python errors. Pure.
+// Finds Python tracebacks in a rank's standard error. Selects its last lines for the report of a failure. Gives advice
+// on common Python errors. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace hvd::launcher {
 // Returns the lines of a text, without their line ends.
 std::vector<std::string_view> lines_of(std::string_view text);
 
-// Returns the line without "[rank0]: ", which PyTorch prints before each line of the final
-// traceback of a rank in a process group.
+// Returns the line without "[rank0]: ". PyTorch prints this text before each line of the final traceback of a rank in a
+// process group.
 std::string_view without_rank_of_torch(std::string_view line);
 // Returns whether the line links two tracebacks, of which the second was raised while the first was handled.
 bool links_tracebacks(std::string_view line);
@@ -21,25 +21,24 @@ bool links_tracebacks(std::string_view line);
 struct Traceback {
   size_t begin = 0;  // index of the first line
   size_t name = 0;  // index of the line with the exception's name; `end` if no such line exists yet
-  // Equals `name`, or is the innermost such line if the message contains the traceback of another
-  // process (a worker of PyTorch's DataLoader) or of a TensorFlow graph.
+  // Equals `name`, unless the message contains another traceback: of another process (a worker of PyTorch's
+  // DataLoader), or of a TensorFlow graph. Then it is the exception's line of the innermost traceback.
   size_t exception = 0;
   size_t end = 0;           // index of the line after the traceback
   bool is_chained = false;  // the exception was raised while the previous exception was handled
-  // Python continued after the traceback, which is of a destructor, a thread, an exit handler or another process.
+  // Python has continued after the traceback of a destructor, a thread, an exit handler or another process.
   bool is_survived = false;
 };
 
 // `tag`: the number of bytes to ignore at the start of each line; tracebacks are not indented after them.
 std::vector<Traceback> tracebacks_of(const std::vector<std::string_view>& lines, size_t tag);
-// Returns the last traceback that Python did not survive, which may have ended the program; or null.
+// Returns the last traceback that Python did not survive, or null. It may have ended the program.
 const Traceback* last_fatal(const std::vector<Traceback>& tracebacks);
 
 // Returns the exception's line without the margin of an ExceptionGroup.
 std::string exception_name(std::string_view line);
 
-// One frame of a traceback: a line with the file's name, and the source lines after it. TensorFlow has an empty line in
-// place of the source lines.
+// One frame of a traceback: a line with the file's name, and the source lines after it, or an empty line in TensorFlow.
 struct TracebackFrame {
   size_t begin;
   size_t end;
@@ -49,14 +48,14 @@ struct TracebackFrame {
 };
 
 std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines);
-// Returns whether the frame belongs to this project's package, independent of its location.
+// Returns whether the frame belongs to this project's package, wherever the package is installed.
 bool is_of_horovod(const TracebackFrame& frame);
 // Returns the innermost frame of the user's code, or the first frame if no frame is the user's. `frames` is not empty.
 const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames);
 
-// Returns the last ten lines of `text`; each line begins with a tag of `tag` bytes. Removes frames of
-// the package horovod from a Python traceback at its end. The deepest frame of the user's code comes
-// first if it lies before the last ten lines. Omits tracebacks that Python prints while exiting.
+// Returns the last ten lines of `text`; each line begins with a tag of `tag` bytes. Removes frames of the package
+// horovod from a Python traceback at its end. If the deepest frame of the user's code lies before the last ten lines,
+// it comes first. Omits tracebacks that Python prints while exiting.
 std::string last_lines(std::string_view text, size_t tag = 0);
 
 // Returns the line of the exception that ended the program, without its tag, or an empty text.
@@ -67,7 +66,7 @@ struct RankContext {
   std::string interpreter{};     // path of the rank's Python, found by its host; may be empty
   std::string package_folder{};  // this horovodrun's Python package; may be empty
   std::string package_python{};  // Python for which this horovodrun was installed; may be empty
-  // path of a Python on this machine that can import missing_module(); may be empty
+  // Path of a Python on this machine that can import missing_module(); may be empty.
   std::string module_python{};
   bool has_environment = false;  // --stage-env
   std::string program{};         // first word of the ranks' command, without its folder

@@ -81,7 +81,7 @@ std::string TracebackFolder::add(int number, std::string_view lines, size_t tag,
   return shown;
 }
 
-// Returns the text that can be shown now.
+// Takes one line. Returns the text that can be shown now.
 std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view line, size_t tag,
                                        Clock::time_point now) {
   const std::string_view raw = line.substr(std::min(tag, line.size()));
@@ -104,7 +104,7 @@ std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view 
   return shown;
 }
 
-// Returns whether the line may belong to the held traceback, or to a traceback raised while it is handled.
+// Returns whether the line may belong to the held traceback, or to a traceback that was raised while it was handled.
 bool TracebackFolder::may_belong(const Rank& rank, std::string_view text) {
   if (trim(text).empty() || links_tracebacks(text) || is_note(trim(text))) return true;
   const size_t tag = rank.held.front().tag;
@@ -118,7 +118,7 @@ bool TracebackFolder::may_belong(const Rank& rank, std::string_view text) {
   return !rank.is_consequence && is_of_framework(content(lines[all.back().name], tag));
 }
 
-// Returns whether the rank's traceback accuses another rank.
+// Returns whether the rank's traceback is complete and accuses another rank.
 bool TracebackFolder::is_complete(int number, Rank& rank) {
   rank.is_judged = false;
   rank.accused.reset();
@@ -151,7 +151,7 @@ bool TracebackFolder::is_holding(int number) const {
   return found != ranks_.end() && !found->second.held.empty();
 }
 
-// Finds the traceback that ends the rank, and the rank that the traceback accuses.
+// Finds the traceback that ends the rank, and the rank that it accuses.
 void TracebackFolder::judge(int number, Rank& rank) {
   const bool is_survived = rank.end && rank.end->is_success;
   if (rank.held.empty() || is_survived || std::exchange(rank.is_judged, true)) return;
@@ -163,7 +163,7 @@ void TracebackFolder::judge(int number, Rank& rank) {
   const Traceback* first = fatal;
   while (first->is_chained && first != all.data()) --first;
   std::optional<int> accused;
-  // If a chain contains the user's own error, the chain is not a consequence of another rank's failure.
+  // If a chain contains the user's own error, another rank's failure is not its cause.
   for (const Traceback* each = first; each <= fatal; ++each) {
     if (each->name == each->end) return;
     const std::string_view message = content(lines[each->exception], tag);
@@ -194,7 +194,7 @@ TracebackFolder::Verdict TracebackFolder::verdict_on(int number, bool may_wait) 
   return Verdict::kShow;
 }
 
-// Decides by the output of the accused rank; returns nothing if that rank also accuses another rank.
+// Decides by the output of the accused rank. Returns nullopt if that rank itself accuses another rank.
 std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, int cause,
                                                                     bool may_wait) {
   const auto found = ranks_.find(cause);
@@ -213,8 +213,8 @@ std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, 
   return {};
 }
 
-// Decides about a rank that accuses `cause`, which accuses no rank. If the traceback is to be shown, may wait for the
-// end of the rank, since before its end Horovod's frames are shown too.
+// Decides about a rank that accuses `cause`, which itself accuses no rank. May wait for the rank's end: before it, a
+// shown traceback keeps Horovod's frames.
 TracebackFolder::Verdict TracebackFolder::verdict_about(int number, int cause, bool may_wait) {
   const Rank& other = ranks_[cause];
   const bool has_reason = other.has_written && !(other.end && other.end->is_mute);
@@ -263,7 +263,7 @@ void TracebackFolder::take_caught(Clock::time_point now, bool all, std::vector<S
   }
 }
 
-// Returns the held lines to show. Keeps Horovod's frames if the traceback may not be the last of the rank.
+// Returns the held lines to show. Keeps Horovod's frames if the rank may write another traceback.
 std::string TracebackFolder::settle(int number, Rank& rank, Verdict verdict,
                                     Clock::time_point now) {
   std::vector<bool> is_shown(rank.held.size(), true);

@@ -1,8 +1,8 @@
 // Holds back the traceback with which a rank ends. If its exception is Horovod's and names another failed rank as the
 // cause, one sentence for all such ranks replaces the traceback. Drops no other line, and no traceback of the first
-// failure. Holds only lines of tracebacks, for at most kHeldFor, and at most kMaxHeldLines per rank. If a rank
-// continues after an omitted traceback, it has caught the exception: the traceback is shown after kCaughtAfter.
-// LineRouter owns this object, and passes the time. Pure.
+// failure. Holds only lines of tracebacks, for at most kHeldFor, and at most kMaxHeldLines per rank. A rank that
+// continues has caught the exception: its omitted traceback is shown after kCaughtAfter. LineRouter owns this object,
+// and passes the time. Pure.
 #pragma once
 
 #include <chrono>
@@ -47,8 +47,8 @@ class TracebackFolder {
   };
   // Returns the lines that need not be held longer. `all`: the job has ended.
   std::vector<Shown> take(Clock::time_point now, bool all);
-  // Returns a sentence about ranks with omitted tracebacks, each rank once: after kHeldFor, or with `all`. May be
-  // empty.
+  // Returns a sentence about the ranks with omitted tracebacks that no sentence has named yet: after kHeldFor, or with
+  // `all`. May be empty.
   std::string take_sentence(Clock::time_point now, bool all);
   bool is_holding(int rank) const;
   // Returns the next time at which to call take().

@@ -15,8 +15,8 @@ namespace {
 
 constexpr char kHashSeed[] = "PYTHONHASHSEED";
 
-// Returns the same seed for all ranks, also after restarts, so that Python's sets of strings have the same order on
-// all ranks. The seed is at least 1, since 0 disables random hashes. It is secret: with the seed, anyone can make many
+// Returns the same seed for all ranks, also after restarts: Python's sets of strings then have the same order on all
+// ranks. The seed is at least 1, since 0 disables random hashes. It is secret: with the seed, anyone can make many
 // strings with equal hashes.
 uint32_t hash_seed() {
   static const uint32_t seed = [] {
@@ -42,7 +42,7 @@ Status add(std::string_view text, EnvironmentChoice& choice) {
   const std::string_view name = text.substr(0, equals);
   HVD_RETURN_IF_ERROR(check_name(name));
   if (equals == std::string_view::npos) {
-    // Keep an earlier value of this name, in case the launcher's environment lacks the name.
+    // Keep an earlier value of this name: the launcher's environment may lack the name.
     const auto first =
         std::stable_partition(choice.values.begin(), choice.values.end(),
                               [&](const auto& variable) { return !fits(variable.first, name); });

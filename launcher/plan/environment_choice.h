@@ -28,9 +28,10 @@ Result<EnvironmentChoice> read_environment_choice(const LaunchSettings& settings
 // Allows comments and blank lines.
 Status parse_env_file(std::string_view text, std::string_view path, EnvironmentChoice& choice);
 
-// Returns the environment for a host, made from the launcher's environment and the choice. A name in the choice also
-// passes a variable that is not meant for other hosts; a pattern does not. `flags`, which other flags set, override
-// inherited values; values of the choice override both. Without a PYTHONHASHSEED, every call adds the same new seed.
+// Returns the environment for a host, made from the launcher's environment and the choice. A name in the choice passes
+// even a variable that is not meant for other hosts; a pattern does not. Values of other flags (`flags`) override
+// inherited values; values of the choice override both. Without a PYTHONHASHSEED, adds a seed. It is the same in every
+// call.
 Environment chosen_environment(const Environment& inherited, const Environment& flags,
                                const EnvironmentChoice& choice, bool is_local);
 

@@ -83,7 +83,6 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     const auto count_of = [&](size_t host) {
       return counts.at(std::string(release_of(version_of(versions[host], what))));
     };
-    // If several versions are equally frequent, take the first.
     const size_t usual = *std::max_element(
         asked.begin(), asked.end(), [&](size_t a, size_t b) { return count_of(a) < count_of(b); });
     const std::string wanted = version_of(versions[usual], what);

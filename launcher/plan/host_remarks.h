@@ -13,7 +13,7 @@ namespace hvd::launcher {
 using Versions = std::vector<std::pair<std::string, std::string>>;
 
 // Returns a sentence for each host whose Python or horovod (major and minor number) differs from the most frequent
-// version; if several are equally frequent, from the first of them. Omits hosts that were not tested.
+// version. Among equally frequent versions, takes the first one. Omits hosts that were not tested.
 std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,
                                               const std::vector<Versions>& versions);
 
@@ -65,8 +65,8 @@ struct HostBindings {
 // Returns a line for each rank; for several hosts that are alike, a line for each local rank.
 std::vector<std::string> describe_bindings(const std::vector<HostBindings>& hosts);
 
-// Returns a sentence about hosts whose ranks are bound to fewer cores than the hosts have: the host names,
-// each with "1 of 8". Returns an empty text without hosts.
+// Returns a sentence about hosts whose ranks are bound to fewer cores than the hosts have. `hosts`: names, each with a
+// text like "1 of 8"; if empty, returns an empty text.
 std::string describe_binding(const std::vector<std::pair<std::string, std::string>>& hosts);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
-// Parses the value of -H, and hostfiles in the formats of the original Horovod, Open MPI, MPICH and DeepSpeed, which
-// --hostfile, the MPI Operator and discovery scripts use. Pure: reads no file, resolves no name.
+// Parses the value of -H, and hostfiles in the formats of the original Horovod, Open MPI, MPICH and DeepSpeed. Pure:
+// reads no file, resolves no name.
 #pragma once
 
 #include <map>
@@ -85,11 +85,11 @@ class HostfileLines {
   size_t open_comment_ = 0;
 };
 
-// Parses the words of a line, at least one: "a", "a:4" or "n[01-16]", then key=value words. The keys for slots
-// are "slots", "cpu" and "count"; the limit of slots is "max_slots" or a synonym, and is also the number of slots
-// if no other word gives one; the login is "user", "username" or "user_name"; sshd's port is
-// "port". '-' in a key is read as '_'. The keys are those of Open MPI 4.1. An unknown word is an error on a line
-// without a slot count, since the word may be a misspelt count; on other lines the word is added to `unknown`.
+// Parses the words of a line, at least one: "a", "a:4" or "n[01-16]", then key=value words. The keys are those of Open
+// MPI 4.1; '-' in a key is read as '_'. Number of slots: "slots", "cpu" or "count". Limit of slots: "max_slots" or a
+// synonym; without a number of slots, it is also this number. Login: "user", "username" or "user_name". Port of sshd:
+// "port". On a line without a slot count, an unknown word is an error: it may be a misspelt count. On other lines, the
+// word is added to `unknown`.
 Result<HostItem> parse_host_words(std::span<const std::string_view> words,
                                   std::set<std::string>& unknown);
 

@@ -31,11 +31,11 @@ constexpr Wrapper kWrappers[] = {
 
 struct Launcher {
   const char* name;
-  const char* word;       // after the name
+  const char* word;       // the word after the name, or empty
   const char* processes;  // flags for its number of processes
   const char* counts;     // flags for the number of hosts
   const char* nodes;      // flags for hosts or a rendezvous endpoint
-  const char* alone;      // other flags that connect hosts, or disable this
+  const char* alone;      // other flags that connect hosts, or that disconnect them
   const char* values;     // other flags with a value, if the list is complete
   const char* switches;   // flags without a value
 };
@@ -82,7 +82,7 @@ bool has(const char* list, const std::string& word) {
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Returns the number of words before the program that the wrappers run. Also collects env's assignments.
+// Returns the number of words of wrappers before the program. Adds the assignments of env to `environment`.
 size_t words_of_wrappers(const Words& command, Environment& environment) {
   size_t at = 0;
   while (at < command.size()) {
@@ -105,8 +105,8 @@ size_t words_of_wrappers(const Words& command, Environment& environment) {
   return std::min(at, command.size());
 }
 
-// Returns the name of the program at `at`, and moves `at` after this word. For a Python, returns the name of its module
-// or script.
+// Returns the name of the program at `at`; for a Python, the name of its module or script. Moves `at` behind the word
+// with this name.
 std::string take_program(const Words& command, size_t& at) {
   if (at >= command.size()) return {};
   const std::string name = file_name(command[at++]);
@@ -151,7 +151,7 @@ bool is_value(const std::string& word, bool is_listed, bool needs_python) {
          std::ranges::find(kLaunchers, name, &Launcher::name) == std::end(kLaunchers);
 }
 
-// Returns the flag at `at`, with "-" for "_", and its value; moves `at` to its last word.
+// Returns the flag at `at`, with '-' in place of '_', and its value. Moves `at` to its last word.
 std::pair<std::string, std::string> take_flag(const Launcher& launcher, const Words& command,
                                               size_t& at, bool needs_python) {
   const size_t equals = command[at].find('=');
@@ -168,7 +168,7 @@ std::pair<std::string, std::string> take_flag(const Launcher& launcher, const Wo
   return {name, command[++at]};
 }
 
-// Parses the launcher's flags and its program, which `python` runs.
+// Parses the launcher's flags and its program. `python`: the module or script that Python runs.
 void read_flags(const Words& command, size_t at, const std::string& python, Inner& inner) {
   const Launcher& launcher = *inner.launcher;
   bool is_module = false, needs_python = launcher.name != std::string_view(kHorovodrun);
@@ -188,7 +188,7 @@ void read_flags(const Words& command, size_t at, const std::string& python, Inne
                        command.end());
 }
 
-// Returns whether the file exists from which accelerate reads the numbers of processes and hosts.
+// Returns whether accelerate's default file exists. It gives the numbers of processes and hosts.
 bool has_accelerate_file(const Environment& environment) {
   std::string cache(value_of(environment, "XDG_CACHE_HOME"));
   if (cache.empty()) cache = cat(environment_variable("HOME").value_or(""), "/.cache");
@@ -203,7 +203,7 @@ bool allows_separate_runs(const Environment& environment) {
   return to_lower(value_of(environment, "HOROVOD_BOOTSTRAP")) == "none";
 }
 
-// Reads the numbers of processes and hosts from the ranks' variables; flags override them.
+// Reads the numbers of processes and hosts from the ranks' variables. Flags override them later.
 void read_variables(const Environment& environment, Inner& inner) {
   const std::string_view name = inner.launcher->name;
   const std::string_view nodes = value_of(environment, "PET_NNODES");

@@ -1,7 +1,7 @@
-// Recognises another launcher in the ranks' command: torchrun, accelerate, deepspeed, horovodrun, or a launcher
-// of MPI or Slurm. Each rank would start that launcher, and each of these launchers its own job. Pure, except
-// for reading accelerate's default file. `environment`: the ranks' environment. `hindrance`: the flags of this
-// job that prevent PET_NNODES and similar variables from reaching torchrun; may be empty.
+// Recognises another launcher in the ranks' command: torchrun, accelerate, deepspeed, horovodrun, or a launcher of MPI
+// or Slurm. Each rank would start this launcher, and each launcher would start its own job. Pure, except for reading
+// accelerate's default file. `environment`: the ranks' environment. `hindrance`: the flags of this job that prevent
+// PET_NNODES and similar variables from reaching torchrun; may be empty.
 #pragma once
 
 #include <string>
@@ -16,18 +16,18 @@ namespace hvd::launcher {
 inline constexpr char kByMpi[] = "--mpi";
 inline constexpr char kElastic[] = "--min-np and --host-discovery-script";
 
-// Refuses a command that would train in several worlds although the user most likely wants one world: several
-// ranks start a launcher of two or more processes each, and neither its flags nor the environment name more hosts.
-// Accepts one torchrun per host if PET_NNODES and similar variables can connect them. The error has the right command.
+// Refuses a command that would train in several worlds, although the user most likely wants one: several ranks each
+// start a launcher of two or more processes. Its flags and the environment do not name more hosts. Accepts one torchrun
+// per host if PET_NNODES and similar variables can connect them. The error has the right command.
 Status check_inner_launcher(const std::vector<std::string>& command, const Environment& environment,
                             const SlotPlan& plan, const std::string& hindrance = {});
 
-// Returns whether each of several hosts runs one torchrun, and PET_NNODES and similar variables connect all of them.
+// Returns whether several hosts each run one torchrun that PET_NNODES and similar variables connect to the others.
 bool joins_torchruns(const std::vector<std::string>& command, const Environment& environment,
                      const SlotPlan& plan);
 
-// Returns a sentence if each of several ranks runs mpirun, mpiexec or srun, or if unconnected torchruns of one
-// process run on several hosts; otherwise an empty text.
+// Returns a warning if each of several ranks runs mpirun, mpiexec or srun. Also warns if torchruns of one process run
+// on several hosts without a connection. Otherwise returns an empty text.
 std::string describe_inner_launcher(const std::vector<std::string>& command,
                                     const Environment& environment, const SlotPlan& plan,
                                     const std::string& hindrance = {});

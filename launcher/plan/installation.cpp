@@ -137,7 +137,7 @@ bool has_python(const fs::path& folder) {
   return is_present(folder / "python3") || is_present(folder / "python");
 }
 
-// Returns the active environment, or the one that uv would choose for a project in the working directory; may be empty.
+// Returns the active environment, or the .venv that uv would choose in the working directory; may be empty.
 std::string project_environment(const fs::path& tool) {
   const std::string named = environment_variable("VIRTUAL_ENV").value_or("");
   if (!named.empty() && !is_same(named, tool) && has_python(fs::path(named) / "bin")) return named;

@@ -1,5 +1,6 @@
-// The settings of the launcher, from its command line, config file and environment: one field for each setting that the
-// launcher reads, by the topic of --help. src/base/settings_table.cpp defines the meanings of the settings.
+// The settings of the launcher, from its command line, config file and environment. Has one field for each setting that
+// the launcher reads, in a struct for each topic of --help. src/base/settings_table.cpp defines the meanings of the
+// settings.
 #pragma once
 
 #include <cstdint>
@@ -163,19 +164,17 @@ struct LaunchSettings {
   QuestionOptions questions;
   IdentityOptions identity;
 
-  // Returns the table, for code that iterates over all settings, or that names settings which exclude each other.
+  // For code that iterates over all settings, or that names settings which exclude each other.
   const Settings& table() const { return table_; }
-  // Returns these settings with one changed value.
   [[nodiscard]] LaunchSettings with(const char* key, std::string_view value) const;
 
  private:
   Settings table_;
 };
 
-// Returns the ranks, in a job of `size` ranks, that get the standard input of the launcher (--stdin).
+// Returns the ranks of a job of `size` ranks that get the launcher's standard input (--stdin).
 std::vector<int> input_readers(const LaunchSettings& settings, int size);
 
-// Returns whether the job is elastic: --host-discovery-script or --min-np is set.
 inline bool is_elastic(const LaunchSettings& settings) {
   return settings.elastic.host_discovery_script.has_value() ||
          settings.elastic.min_num_proc.has_value();
@@ -189,7 +188,7 @@ struct EndingScript {
   int64_t start = 0;  // in clock ticks since the boot
 };
 
-// The input of a launch: the settings, the command, and what the launcher found out about its own process.
+// The input of a launch: the settings, the command, and the launcher's knowledge of its own process. Values.
 struct Options {
   LaunchSettings settings;
   std::vector<std::string> command;  // all words from the first one that is not a flag
@@ -197,7 +196,7 @@ struct Options {
   // the step's variables from this process.
   bool is_in_slurm_step = false;
   std::vector<std::string> shortened = {};  // sentences about abbreviated flags, for --verbose
-  // The script that started a detached job, if a scheduler ends the job when this script ends.
+  // The script that started a detached job, if a scheduler ends the job at the end of this script.
   std::optional<EndingScript> script = {};
 };
 

@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Element r is true if `text` selects rank r. The error names an item outside 0..size-1.
+// Returns a list whose element r is true if `text` selects rank r. An error names an item outside 0..size-1.
 Result<std::vector<bool>> parse_ranks(std::string_view text, int size);
 // Returns "1 rank" or "2 ranks", for example.
 std::string count_of_ranks(int64_t count);

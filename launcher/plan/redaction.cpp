@@ -27,7 +27,7 @@ constexpr std::string_view kSecretWords[] = {"secret",
                                              "bearer",
                                              "precondition_transports"};
 
-// Returns the part of the name that means a secret, or an empty text.
+// Returns the word that makes the name a secret's; empty if it is not.
 std::string_view secret_word(std::string_view name) {
   const std::string lower = to_lower(name);
   for (const std::string_view word : kSecretWords) {
@@ -36,7 +36,8 @@ std::string_view secret_word(std::string_view name) {
   return {};
 }
 
-// Returns whether the value is a path (SSH_AUTH_SOCK, TOKEN_FILE). One slash proves nothing: base64 has slashes too.
+// Returns whether the value is a path (SSH_AUTH_SOCK, TOKEN_FILE). A slash alone is not enough: base64 also has
+// slashes.
 bool is_path(std::string_view value) {
   constexpr std::string_view kBegins = "/~.";
   return !value.empty() && kBegins.find(value.front()) != std::string_view::npos &&
@@ -49,7 +50,7 @@ void hide_all(std::string& text, std::string_view secret) {
   }
 }
 
-// "http://user:password@proxy:3128" keeps "http://" and "proxy:3128".
+// Changes "http://user:password@proxy:3128" to "http://<redacted>@proxy:3128".
 void hide_users_of_urls(std::string& text) {
   constexpr std::string_view kScheme = "://";
   for (size_t at = 0; (at = text.find(kScheme, at)) != std::string::npos;) {
@@ -60,14 +61,14 @@ void hide_users_of_urls(std::string& text) {
   }
 }
 
-// "--api-key X", "TOKEN=X", "Authorization: X": hides the rest of the line, since X may contain blanks.
+// Hides the rest of the line after "--api-key ", "TOKEN=" or "Authorization: ", because a secret may contain blanks.
 void hide_after_names(std::string& text) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find_first_of(" \t=:", begin), text.size());
     const std::string_view name = std::string_view(text).substr(begin, end - begin);
     const std::string_view word = secret_word(name);
     const char behind = end < text.size() ? text[end] : '\0';
-    // Keeps the text "KeyError: ...", which users search for.
+    // Keep "KeyError: ...", which users search for.
     const bool has_value = behind == '=' || (behind == ':' && word != "key") ||
                            (behind == ' ' && name.starts_with('-')) || word == "bearer";
     if (!word.empty() && has_value && end < text.size()) {

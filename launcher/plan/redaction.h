@@ -1,5 +1,5 @@
-// Removes secrets from text that a user attaches to a public report, and from stored commands. Removes a word
-// also if it is only possibly a secret. Pure.
+// Removes secrets from text for a public report, and from stored commands. Also removes words that may be secrets.
+// Pure.
 #pragma once
 
 #include <span>
@@ -15,12 +15,11 @@ bool is_secret_name(std::string_view name);
 
 class Redactor {
  public:
-  // `environment`: its values with secret names, except short values and paths, are hidden in any text.
+  // In any text, the values of `environment` with secret names are hidden, except short values and paths.
   explicit Redactor(std::span<const std::pair<std::string, std::string>> environment);
 
-  // Returns one line without secrets: the values of secret variables, a URL's user and password,
-  // the text after a secret name and "=", ":" or a blank (a blank only after a flag), and runs of 32 or more
-  // hexadecimal digits.
+  // Returns the line without secrets. Secrets are the values of secret variables, a URL's user and password, the text
+  // after a secret name and "=" or ":" (after a flag, also a blank), and runs of 32 or more hexadecimal digits.
   std::string redact(std::string_view line) const;
   // Redacts the words of a command; the value after a flag with a secret name is hidden.
   std::vector<std::string> redact_command(std::span<const std::string> words) const;

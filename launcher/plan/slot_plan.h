@@ -29,14 +29,11 @@ struct SlotPlan {
   int size() const { return static_cast<int>(slots.size()); }
 };
 
-// Fills the hosts in order, up to `num_proc` ranks, or all slots without `num_proc`. If the hosts have too few slots,
-// the error has a table of the hosts and their slots.
+// Fills the hosts in order, up to `num_proc` ranks, or all slots without `num_proc`. If there are too few slots, the
+// error has a table of the hosts and their slots.
 Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc);
 
-// Holds back spare hosts (--spares), and replaces failed hosts by them. command.cpp takes the spares before the job
-// starts; attempts.cpp replaces failed hosts before it launches the job again. Pure.
-
-// Moves the last `count` hosts into the result. Fails if no host would remain.
+// Moves the last `count` hosts into the result, as spare hosts (--spares). Fails if no host would remain.
 Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);
 
 // Returns whether a spare has enough slots for this host's ranks (`host`: its index in the plan).
@@ -47,8 +44,8 @@ struct Replacement {
   std::map<int, std::string> unreplaced;  // the other failed hosts, each with a sentence
 };
 
-// Assigns the ranks of each failed host (its index in the plan) to the first spare with enough
-// slots, and removes that spare from `spares`.
+// Moves the ranks of each failed host (its index in the plan) to the first spare with enough slots. Removes this spare
+// from `spares`.
 Replacement replace_hosts(SlotPlan& plan, const std::vector<int>& failed,
                           std::vector<Host>& spares);
 

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More bytes than this limit are probably data, not code.
+// More bytes are probably data, not code.
 constexpr uint64_t kMost = uint64_t{1} << 30;
 
 uint32_t mode_of(const fs::path& path) {
@@ -25,8 +25,8 @@ bool is_environment(const fs::path& directory) {
          fs::exists(directory / "conda-meta", ignored);
 }
 
-// Returns whether the copy omits this directory, which a program created for this machine only. A Python
-// environment, which may have GBs, does not work at another path.
+// Returns whether the copy omits this directory, because a program has created it for this machine. A Python
+// environment, for example, may have gigabytes and does not work at another path.
 bool is_left_out(const fs::directory_entry& entry) {
   std::error_code ignored;
   if (!entry.is_directory(ignored)) return false;

@@ -1,6 +1,5 @@
-// The code that --stage copies to each host: files, and directories with their contents except
-// Python environments and directories named .git, __pycache__, node_modules or .tox. StagedCode
-// lists and hashes the code once. HostJobs owns the list; Preflight reads the parts (StagedParts).
+// The code that --stage copies to each host: files, and directories with their contents except Python environments and
+// directories named .git, __pycache__, node_modules or .tox. Listed and hashed once. HostJobs owns the list.
 #pragma once
 
 #include <filesystem>
@@ -27,9 +26,9 @@ struct StagedCode {
   std::string path;               // the staged directory, or the staged file's folder, in the copy
 };
 
-// Lists these files and directories. `directory`: the ranks' working directory without --stage;
-// `is_chosen`: the user named it. If a staged directory contains `directory`, the ranks run in the
-// copy. Files in `directory` have the same relative path in the copy.
+// Lists these files and directories. `directory`: the ranks' working directory without --stage. `is_chosen`: the user
+// has named it. If a staged directory contains `directory`, the ranks run in the copy. Files in `directory` have the
+// same relative path in the copy.
 Result<std::shared_ptr<const StagedCode>> read_staged_code(
     const std::vector<std::filesystem::path>& paths, const std::filesystem::path& directory,
     bool is_chosen);

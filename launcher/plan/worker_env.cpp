@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, 7> kTorch = {
     "RANK",       "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
 
-// Variables that have another meaning, or none, on another machine.
+// Variables that have no meaning, or another one, on another machine.
 constexpr std::array<std::string_view, 41> kLocalOnly = {"HOME",
                                                          "USER",
                                                          "LOGNAME",
@@ -109,7 +109,7 @@ bool is_local_only(std::string_view name) {
 
 }  // namespace
 
-// The number of a job is odd, because 0 means that there is no job.
+// The number of a job is odd, because 0 means "no job".
 JobIdentity random_job() { return {random_number() | 1, Secret::random()}; }
 
 JobIdentity joined_job(const Secret& token, uint32_t generation) {
@@ -129,7 +129,7 @@ Environment host_environment(const Environment& inherited, bool is_local) {
   });
   for (const auto& [name, value] : inherited) {
     if (matches(name, kOwn) || is_of_other_launcher(name)) continue;
-    // The user's value stays, but not a value that an outer job found for its own hosts.
+    // Keep the user's value, but not a value that an outer job found for its own hosts.
     const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
     if (is_hint && outer != inherited.end() && value == outer->second) continue;
     if (!is_local && is_local_only(name)) continue;

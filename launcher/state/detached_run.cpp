@@ -31,14 +31,14 @@ namespace {
 
 // One-byte messages from the launcher to the process in the terminal.
 constexpr char kIsRecorded = 's', kIsRunning = 'r';
-// The pause between two reads of a log, in milliseconds. Polling suffices while a job starts.
+// Milliseconds between two reads of a log, only while a job starts.
 constexpr int kLookMilliseconds = 50;
 
 void send_word(const UniqueFd& socket, char word) {
   [[maybe_unused]] const ssize_t size = ::send(socket.get(), &word, 1, MSG_NOSIGNAL);
 }
 
-// Returns false if this message did not arrive, or if the peer has closed the socket.
+// Returns whether this message has arrived. Returns false if the peer has closed the socket.
 bool has_received(const UniqueFd& socket, char word, int flags) {
   char byte = 0;
   ssize_t size = 0;
@@ -48,8 +48,8 @@ bool has_received(const UniqueFd& socket, char word, int flags) {
   return size == 1 && byte == word;
 }
 
-// Returns the descriptors that horovodrun's caller has passed on. Call before the launcher opens descriptors
-// without close-on-exec, as libssh does.
+// Returns the descriptors that horovodrun has inherited from its caller. Call before libraries such as libssh open
+// descriptors without close-on-exec.
 std::vector<int> inherited_descriptors() {
   std::vector<int> inherited;
   for (const std::string& name :
@@ -61,7 +61,7 @@ std::vector<int> inherited_descriptors() {
   return inherited;
 }
 
-// Runs the launcher in its own session, so that signals from the terminal reach only the other process.
+// Runs the launcher in its own session: signals from the terminal then reach only the other process.
 int run_behind(const UniqueFd& socket, const Launch& launch) {
   std::vector<int> inherited = inherited_descriptors();
   const auto on_running = [&] {
@@ -85,7 +85,7 @@ int code_of(pid_t launcher) {
   return kExitSignal + WTERMSIG(status);
 }
 
-// Forwards signals. A launcher without a terminal ignores SIGHUP, so it gets SIGTERM instead.
+// Forwards signals to the launcher, and SIGTERM for SIGHUP, which a launcher without a terminal ignores.
 void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   signalfd_siginfo info{};
   while (::read(signals.get(), &info, sizeof info) == sizeof info) {
@@ -94,14 +94,14 @@ void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   }
 }
 
-// Returns whether the child process has ended. Does not reap the process.
+// Does not reap the process.
 bool has_ended(pid_t process) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid == process;
 }
 
-// Waits up to a second until the record contains "running": the log then contains all earlier output.
+// Waits up to a second until the record is not "starting": the log then contains all earlier output.
 void await_running(const UniqueFd& folder) {
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (auto record = read_record(folder); record.ok() && record->state == "starting";
@@ -174,7 +174,8 @@ std::optional<EndingScript> find_ending_script() {
       if (name == manager) return EndingScript{script, below, start_of(below)};
     }
   }
-  // The first process of a container is an ancestor, except of a shell of `kubectl exec` or `docker exec`.
+  // The first process of a container is an ancestor of all its processes except a shell of `kubectl exec` or `docker
+  // exec`.
   const bool is_container = environment_variable("KUBERNETES_SERVICE_HOST").has_value() ||
                             ::access("/.dockerenv", F_OK) == 0 ||
                             ::access("/run/.containerenv", F_OK) == 0;

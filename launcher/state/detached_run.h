@@ -1,4 +1,4 @@
-// Runs a job that continues without its terminal (--detach). The launcher's main calls this code.
+// Runs a job that continues without its terminal (--detach).
 #pragma once
 
 #include <functional>
@@ -9,10 +9,8 @@
 
 namespace hvd::launcher {
 
-// Finds the script whose end makes a scheduler or a container end this process. main() calls this before the launcher
-// leaves the script's session.
-
-// Returns nullopt if no ancestor of this process is such a script.
+// Finds the script whose end makes a scheduler or a container end this process; nullopt if no ancestor of this process
+// is such a script. Call before the launcher leaves the script's session.
 std::optional<EndingScript> find_ending_script();
 bool has_ended(const EndingScript& script);
 

@@ -39,7 +39,7 @@ Result<StateView> view_state() {
   } else {
     view.path = view.local;
   }
-  // A job with two records counts once: keep the record beside its log.
+  // If a job has two records, keep the one beside its log.
   std::erase_if(view.records, [&](const JobRecord& record) {
     const std::string name = job_folder_name(record.launcher);
     return std::ranges::any_of(
@@ -123,7 +123,7 @@ Result<std::string> launcher_here(const std::string& word, std::span<const std::
   const JobLife life = view->life_of(record);
   const bool is_here = record.launcher.is_beside(view->observer);
   if (is_here && life == JobLife::kRuns) return cat(record.launcher.pid);
-  // A launcher on another machine without a recent sign of life may still run, because the clock may be behind.
+  // A launcher on another machine may still run without a recent sign of life, because its clock may be behind.
   if (!is_here && life != JobLife::kEnded)
     return run_there(record, *view, {arguments.begin(), arguments.end()});
   return not_found(
@@ -183,14 +183,14 @@ std::vector<std::string> remote_command_line(const JobRecord& record, const std:
 }
 
 Status run_there(const JobRecord& record, const StateView& view, std::vector<std::string> words) {
-  // Do not forward the command to a third machine: another machine has already sent it by ssh or srun.
+  // Another machine has sent the command here by ssh or srun: do not forward it to a third machine.
   if (environment_variable(kSent) || record.launcher.host == view.observer.host) {
     return unavailable(cat(described(record, view),
                            " runs in a container, or on another machine than the one of its name; "
                            "run horovodrun ",
                            words[0], " there"));
   }
-  // The command top reads keys from a terminal.
+  // The command top reads keys from the terminal.
   const bool on_terminal =
       words[0] == "top" && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   std::vector<std::string> line = remote_command_line(record, executable_folder() + "/horovodrun",
@@ -199,7 +199,7 @@ Status run_there(const JobRecord& record, const StateView& view, std::vector<std
   arguments.reserve(line.size() + 1);
   for (std::string& word : line) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  // Do not read standard input, which may belong to a shell loop around the command.
+  // Leave standard input unread: it may belong to a shell loop around the command.
   const int nothing = on_terminal ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::execvp(arguments[0], arguments.data());

@@ -29,15 +29,15 @@ namespace {
 // The interval between two reads of the record of a launcher on another machine.
 constexpr int kPollMilliseconds = 1000;
 constexpr int kFollowMilliseconds = 200;
-// Maximum delay until the record of an ended launcher shows the end.
+// The time after a launcher's end until its record must show the end.
 constexpr std::chrono::seconds kRecordedWithin{3};
-// For this time, a file system may fail to read a record, for example NFS during a restart of its server.
+// The time for which reads of a record may fail, for example while a server of NFS restarts.
 constexpr std::chrono::seconds kReadWithin{10};
 constexpr int kMostRanks = 1 << 20;
 // The number of log lines that attach shows at its start.
 constexpr size_t kLinesBefore = 1000;
-// Maximum number of seconds, in addition to --kill-grace, for a launcher to end: it waits for the lease of an
-// unreachable host, and for the log.
+// Seconds after --kill-grace within which a launcher must end. It waits for the lease of an unreachable host, and for
+// the log.
 constexpr int kSecondsToEnd = 75;
 
 std::string duration_text(int64_t seconds) {
@@ -88,7 +88,7 @@ Result<std::string> one_word(std::span<const std::string> words, const std::stri
                               command, ", put flags before it"));
 }
 
-// Returns a pidfd of a running launcher on this machine. Signals to it never reach a process that reuses the pid.
+// Returns a pidfd of a running launcher on this machine: a signal cannot reach a process that reuses the pid.
 UniqueFd open_launcher(const JobRecord& record) {
   UniqueFd launcher(
       static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(record.launcher.pid), 0)));
@@ -96,7 +96,7 @@ UniqueFd open_launcher(const JobRecord& record) {
   return launcher;
 }
 
-// Sends a signal. Returns true even if the launcher has just ended. The error is in errno.
+// Sends a signal. Returns true also if the launcher has just ended. After false, errno has the error.
 bool send_signal(const JobRecord& record, int number) {
   const UniqueFd launcher = open_launcher(record);
   if (launcher)
@@ -117,7 +117,7 @@ bool wait_for_end(const UniqueFd& launcher, Deadline deadline = Deadline::never(
   }
 }
 
-// Kills a launcher that has received SIGTERM if it does not end. `record`: the launcher's record.
+// Waits until a launcher that has received SIGTERM has ended, and kills it after the time limit.
 void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   const UniqueFd launcher = open_launcher(record);
   const int seconds = record.kill_grace + kSecondsToEnd;
@@ -127,7 +127,7 @@ void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   send_signal(record, SIGKILL);
 }
 
-// Returns the current record, or an error if its folder was removed, or was unreadable for some time.
+// Reads the record again. Returns an error if its folder was removed, or was unreadable for kReadWithin.
 Result<JobRecord> read_again(const JobRecord& record) {
   const auto read = [&]() -> Result<JobRecord> {
     HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(record.place, record.launcher));
@@ -149,7 +149,7 @@ bool is_being_written(const JobRecord& record, const StateView& view) {
          start_of(record.writer) == record.writer_start;
 }
 
-// Waits for the end of the job, or until its launcher has given no sign of life for some minutes. Returns the last
+// Waits until the job has ended, or until its launcher has given no sign of life for some minutes. Returns the last
 // record.
 Result<JobRecord> await_end(const StateView& view, JobRecord record) {
   if (record.launcher.is_beside(view.observer)) {
@@ -347,7 +347,7 @@ Result<int> print_log(const StateView& view, const JobRecord& record, const LogW
   return code;
 }
 
-// `arguments`: the command, to run on the machine of the log. `view` may lack jobs that the words cannot mean.
+// `arguments`: the complete command, for the machine of the log. `view` may lack jobs that the words cannot mean.
 int show_log(const StateView& view, const LogWords& words, std::vector<std::string> arguments) {
   const auto record = choose_job(view, words.job, arguments[0]);
   if (!record.ok()) return refuse(record.status());
@@ -406,7 +406,7 @@ int stop_job(std::span<const std::string> words) {
   if (!record.ok()) return refuse(record.status());
   const JobLife life = view->life_of(*record);
   const bool is_here = record->launcher.is_beside(view->observer);
-  // A launcher on another machine without a recent sign of life may still run: its clock or its disk may be late.
+  // A launcher on another machine may still run without a recent sign of life: its clock or its disk may be late.
   if (life == JobLife::kEnded || (life == JobLife::kUnknown && is_here)) {
     print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
     return 0;

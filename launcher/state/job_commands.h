@@ -1,5 +1,4 @@
-// The commands `horovodrun ps -a`, `stop`, `wait`, `logs` and `attach`, which read the records of jobs. look_inside.cpp
-// calls them.
+// The commands `horovodrun ps -a`, `stop`, `wait`, `logs` and `attach`, which read the records of jobs.
 #pragma once
 
 #include <span>
@@ -14,7 +13,7 @@ int list_all_jobs(bool is_json);
 int stop_job(std::span<const std::string> words);
 int wait_for_job(std::span<const std::string> words);
 int show_log(std::span<const std::string> words);
-// Prints the last lines of the log and all later lines; returns the exit code of the job.
+// Prints the last lines of the log and all later lines. Returns the exit code of the job.
 int attach(std::span<const std::string> words);
 
 // Returns the table of `ps -a`, with the newest job last. Pure.

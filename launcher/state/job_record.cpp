@@ -18,8 +18,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostName = 64;
-// A launcher writes its record once a minute. Readers on other machines do not know whether it runs after three minutes
-// without a record.
+// A launcher writes its record once a minute. After three minutes without a new record, readers on other machines do
+// not know whether the launcher runs.
 constexpr int64_t kSignSeconds = 180;
 
 // Calls `visit` with the key of each member in JSON, and the member.
@@ -144,7 +144,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
 
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now) {
   if (record.has_ended()) return JobLife::kEnded;
-  // Use the absolute difference, because the clock of another machine may also be ahead.
+  // The clock of another machine may also be ahead.
   const bool is_alive = record.launcher.is_beside(observer)
                             ? start_of(record.launcher.pid) == record.launcher.start
                             : std::abs(now - record.written) < kSignSeconds;

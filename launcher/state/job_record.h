@@ -1,5 +1,5 @@
-// The record of one job: its launcher, its duration, and how the job ended. Contains the command line, but no
-// variables. A launcher writes the record as JSON (record_writer.h), and commands in other terminals read it.
+// The record of one job: its launcher, its duration, and its end. Contains the command line, but no variables. A
+// launcher writes the record as JSON (record_writer.h), and commands in other terminals read it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ProcessIdentity {
   int64_t start = 0;  // start time in clock ticks since boot
 
   static ProcessIdentity own();
-  // Returns whether both processes are in the same pid namespace of the same boot, where `pid` means the same process.
+  // Returns whether `pid` identifies the same process for both: they have the same boot and the same pid namespace.
   bool is_beside(const ProcessIdentity& other) const;
 };
 
@@ -60,8 +60,8 @@ std::string to_json(const JobRecord& record);
 Result<JobRecord> parse_job_record(std::string_view text);
 
 enum class JobLife { kRuns, kEnded, kUnknown };
-// `observer`: the calling process; `now`: the current time. A launcher on the observer's machine runs if its process
-// exists; any other launcher runs if its last sign of life is within three minutes of `now`.
+// `observer`: the calling process. A launcher in the observer's pid namespace runs if its process exists. Any other
+// launcher runs if `now` is within three minutes of its last sign of life.
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now);
 
 // Returns the start of the process in clock ticks since boot, or 0 if it does not exist.
@@ -71,7 +71,7 @@ int64_t parent_of(int64_t pid);
 // Returns whether a signal, for example that of Ctrl-Z, or a debugger has stopped the process.
 bool is_stopped(int64_t pid);
 
-// Checks a name, which must be short, and must not look like a pid or a flag. An error lists the valid characters.
+// Checks a name: it must be short, and must not look like a pid or a flag. An error lists the valid characters.
 Status check_job_name(std::string_view name);
 
 }  // namespace hvd::launcher

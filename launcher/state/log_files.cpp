@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// An upper limit for the size of a record.
+// The maximum size of a record.
 constexpr size_t kMaxRecord = 1 << 20;
 constexpr size_t kReadSize = 256 << 10;
 
@@ -37,7 +37,7 @@ void LogFiles::finish() {
 
 bool LogFiles::drop_oldest() {
   if (files_.empty()) return false;
-  // Close the file before its removal, because an open file keeps its blocks.
+  // Close the file first: an open file keeps its blocks.
   if (files_.size() == 1) file_.reset();
   drop_file(files_.front());
   return true;
@@ -76,7 +76,7 @@ bool LogFiles::append(ByteView record) {
     return true;
   }
   const int error = errno;
-  // Readers skip a partial record, so the next record begins another file.
+  // Readers skip a partial record. The next record therefore begins another file.
   file_.reset();
   if (size_ == 0) drop_file(files_.back());
   errno = error;

@@ -51,8 +51,8 @@ class LogFiles {
   int error_ = 0;               // errno of the last failed write
 };
 
-// Removes the next lines from the front of a file's bytes, and returns these lines; none if they are incomplete. After
-// an error, the rest of the file is unreadable.
+// Removes the next lines from the front of a file's bytes, and returns them; nullopt if they are incomplete. After an
+// error, the rest of the file is unreadable.
 Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
 // Reads a job's output from the files that LogFiles writes, during the job and afterwards.
@@ -63,7 +63,7 @@ class LogReader {
 
   // Returns the next lines, or nothing if all lines so far have been read.
   std::optional<OutputChunk> next();
-  // Returns whether the oldest output was removed before the first next(), because of a lack of space.
+  // Returns whether output before the first next() is missing, because it was removed to free space.
   bool begins_late() const { return begins_late_; }
 
  private:

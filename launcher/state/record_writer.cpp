@@ -63,7 +63,7 @@ class RecordProcess {
       watched[2] = {.fd = streams_.get(), .events = POLLIN, .revents = 0};
       if (::poll(watched.data(), watched.size(), next_sign.poll_timeout()) < 0) continue;
       if (watched[0].revents != 0) receive();
-      // Copy the earlier output first, so that readers of the new state find it in the log.
+      // Copy the earlier output first: readers of the new state then find it in the log.
       if (watched[1].revents != 0 || watched[0].revents != 0) copy_output();
       if (watched[2].revents != 0 || watched[0].revents != 0) copy_streams();
       if (watched[0].revents == 0 && !next_sign.passed()) continue;
@@ -96,8 +96,8 @@ class RecordProcess {
     }
   }
 
-  // Limits the number of pieces, so that fast output does not delay the reports of the launcher. The launcher writes
-  // all output before it reports the end.
+  // In a running job, limits the number of pieces: fast output must not delay the launcher's reports. The launcher
+  // sends all output before it reports the end.
   void copy_output() {
     for (int i = 0; i < kMostPieces || record_.has_ended(); ++i) {
       const ssize_t size =
@@ -111,7 +111,7 @@ class RecordProcess {
     }
   }
 
-  // Copies whole lines. The last line may be incomplete, if the launcher was killed or still writes it.
+  // Copies whole lines. The last line may be incomplete while the launcher writes it, or after the launcher was killed.
   void copy_streams() {
     const ssize_t size = streams_ ? ::read(streams_.get(), piece_.data(), piece_.size()) : -1;
     if (size > 0) held_.append(piece_.data(), static_cast<size_t>(size));
@@ -142,13 +142,13 @@ class RecordProcess {
     bool is_full = false;
     Status status = write_record(folder_, record_, &is_full);
     if (is_full && record_.has_ended()) status = write_over(folder_, record_);
-    // If overwriting also needs space, remove old output: the record of the end matters more than old output.
+    // If overwriting also needs space, remove old output: the record of the end is worth more.
     while (!status.ok() && is_full && record_.has_ended() && files_.drop_oldest())
       status = write_record(folder_, record_, &is_full);
     has_record_ |= status.ok();
     if (status.ok()) return;
     refuse_once(status);
-    // Remove a folder without a record, which commands cannot read. The next report tries again.
+    // Remove a folder without a record, because commands cannot read it. The next report creates it again.
     if (!has_record_ && remove_empty_job_folder(path_, record_.launcher)) folder_.reset();
   }
 
@@ -199,8 +199,8 @@ class RecordProcess {
   bool is_killed_ = false;  // the launcher was killed
 };
 
-// Ignores signals that are meant for the launcher, its terminal or its allocation, so that they do not end this process
-// before the launcher. Closes descriptors whose end other processes wait for.
+// Ignores signals to the launcher, its terminal or its allocation: this process must outlive the launcher. Closes
+// inherited descriptors, for whose end other processes may wait.
 [[noreturn]] void run_process(const std::string& path, JobRecord record, UniqueFd socket,
                               UniqueFd output, UniqueFd streams) {
   ::setsid();
@@ -262,7 +262,7 @@ std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord re
                                                         child, is_quiet));
 }
 
-// Closing the socket notifies the child process of the end.
+// The closed socket notifies the child process of the end.
 RecordWriter::~RecordWriter() {
   socket_.reset();
   ::waitpid(child_, nullptr, WNOHANG);
@@ -328,7 +328,7 @@ void RecordWriter::end(int exit_code) {
           "none"));
 }
 
-// Returns the cause for a job that launched no ranks: the last message explains it.
+// Returns why a job launched no ranks: its last message, or the signal.
 std::string RecordWriter::cause_before_launches(int exit_code) const {
   if (!message_.empty()) return printable(message_.substr(0, message_.find('\n')), 1000);
   if (exit_code <= kExitSignal) return "";
@@ -360,7 +360,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   record.launcher = ProcessIdentity::own();
   record.name = settings.job.name.value_or("");
   size_t size = 0;
-  // A shell may have put the values of variables into the command.
+  // The values of variables may be secrets, and a shell may have put them into the command.
   const auto variables = environment();
   for (const std::string& word : Redactor(variables).redact_command(command)) {
     record.command.push_back(word.substr(0, kMostCommand - size));
@@ -381,10 +381,10 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
 
 namespace {
 
-// The writers of a job: one in the state directory, and for a detached job a second one beside its log.
+// The writers of a job: one in the state directory; for a detached job, also one beside its log.
 using Writers = std::vector<std::unique_ptr<RecordWriter>>;
 
-// Starts the writers. Returns only errors about the record of a detached job.
+// Returns only errors about the record of a detached job; others become messages.
 Result<Writers> start_writers(const LaunchSettings& settings, JobRecord record) {
   const std::string path =
       state_folder_path(settings.output.state_dir, environment_variable("HOME").value_or(""));

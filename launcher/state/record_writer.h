@@ -1,6 +1,6 @@
 // Keeps the record of a running job (job_record.h) up to date, from before its first launch to its end. A child process
-// writes the files, so that an unresponsive file system blocks only that process, which may then outlive the launcher.
-// The child also records the end of a killed launcher. In an idle job, the child wakes once a minute.
+// writes the files: an unresponsive file system blocks only the child, which may then outlive the launcher. The child
+// also records the end of a killed launcher. In an idle job, it wakes once a minute.
 #pragma once
 
 #include <sys/types.h>
@@ -40,10 +40,10 @@ class RecordWriter {
   LogQueue* output() { return output_.get(); }
   void running(int ranks);
   void set_cause(const std::string& cause);
-  // Adds a sentence that the launcher has printed.
+  // Records a sentence that the launcher has printed.
   void add_message(std::string_view sentence);
-  // Waits at most one second for each of three steps: the output is sent, its newest lines are sent, and the end is on
-  // disk. Call last.
+  // Waits at most one second for each of three steps: sending the output, sending its newest lines, and writing the end
+  // to disk. Call last.
   void end(int exit_code);
 
  private:
@@ -81,14 +81,14 @@ class RecordWriter {
 bool keeps_output(const LaunchSettings& settings);
 // Returns the record of this process's job at its start.
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
-// Notifications to the process in the terminal, with --detach. Each function may be empty.
+// Callbacks that notify the process in the terminal, with --detach. Each may be empty.
 struct DetachedEvents {
   std::function<void()> on_recorded;  // called when the log begins to receive the output
   std::function<void()> on_running;   // called when all ranks run
 };
 
-// Runs a job and records it, unless the settings disable records. The record and log of a detached job are always in
-// the directory of detached jobs. Returns what `run` returns.
+// Runs a job, and records it unless the settings disable records. The record and log of a detached job are in the
+// directory of detached jobs. Returns what `run` returns.
 int record_job(const LaunchSettings& settings, std::span<const std::string> command,
                const DetachedEvents& detached, const std::function<int(const LaunchEvents&)>& run);
 

@@ -69,7 +69,7 @@ Result<UniqueFd> own_folder_in(const UniqueFd& folder, const std::string& path,
   return own;
 }
 
-// Replaces the file by a file with this text. A reader sees one of the two files completely.
+// Replaces the file atomically: a reader sees the complete old text or the complete new text.
 Status write_whole(const UniqueFd& folder, const std::string& beside, const std::string& name,
                    const std::string& text, mode_t mode, bool* is_full = nullptr) {
   const auto failure = [&](int error) {
@@ -86,7 +86,7 @@ Status write_whole(const UniqueFd& folder, const std::string& beside, const std:
   return is_written ? Status() : failure(errno);
 }
 
-// Returns an absolute path, because the process that writes records has another working directory.
+// Makes the path absolute, because the process that writes records has another working directory.
 std::string absolute_path(const std::string& path) {
   std::error_code error;
   const auto whole = std::filesystem::absolute(path, error);
@@ -117,7 +117,7 @@ std::vector<std::string> job_folders(const UniqueFd& folder) {
   return names;
 }
 
-// Refuses root in the home directory of another user, who could not use root's files.
+// Refuses a directory of root in another user's home: the user could not use root's files.
 Status check_home(const std::string& path) {
   const std::string home = environment_variable("HOME").value_or("");
   struct stat status {};

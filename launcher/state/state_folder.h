@@ -1,7 +1,8 @@
 // The state directory of a user: one folder for each job, with its record (job_record.h). Only the job's launcher
 // writes to a folder. The launcher replaces whole files by rename and uses no locks, so the directory may be on a
 // network file system. Calls may block for as long as the file system does. The records and logs of detached jobs are
-// in a second directory of this form on a local disk, because their launcher waits for blocked writes.
+// in a second directory of this form. It is on a local disk, because the launcher of a detached job waits for blocked
+// writes.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +38,13 @@ Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity&
 
 // `is_full`: set if the disk is full.
 Status write_record(const UniqueFd& folder, const JobRecord& record, bool* is_full = nullptr);
-// Overwrites the record in place, which needs no space unless the file system copies on write.
+// Overwrites the record in place. This needs no space unless the file system copies on write.
 Status write_over(const UniqueFd& folder, const JobRecord& record);
 Result<JobRecord> read_record(const UniqueFd& folder);
 
-// Writes the file FOLDER.json beside the job's folder FOLDER, by which Prometheus finds the job's metrics (file_sd).
-// The file is outside of the folder because file_sd accepts patterns only in file names. Other users may read the
-// file.
+// Writes the file FOLDER.json beside the job's folder FOLDER. Prometheus finds the job's metrics by this file
+// (file_sd). The file is outside of the folder because file_sd accepts patterns only in file names. Other users may
+// read the file.
 Status write_target(const std::string& path, const JobRecord& record);
 void remove_target(const std::string& path, const ProcessIdentity& launcher);
 
@@ -54,11 +55,10 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
 // Sorts records, oldest first.
 void sort_by_age(std::vector<JobRecord>& records);
 
-// Removes jobs older than kKeptDays, and the oldest jobs beyond kMostJobs, but no job whose launcher has given a sign
-// of life within the last three minutes. Also removes the file_sd files of launchers without such a sign.
+// Removes jobs older than kKeptDays, and the oldest jobs beyond kMostJobs. Keeps each job whose launcher has given a
+// sign of life within the last three minutes. Also removes the file_sd files of launchers without such a sign.
 void remove_old_jobs(const std::string& path, int64_t now, size_t most = kMostJobs);
 
-// Returns whether the open directory has been removed.
 bool is_removed(const UniqueFd& folder);
 // Opens a directory below a directory, but not through a symbolic link.
 UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name);

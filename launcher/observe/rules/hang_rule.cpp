@@ -39,16 +39,16 @@ bool is_one_operation(const HangRule::Places& places) {
   });
 }
 
-// Returns whether a rank that waits at this position may use a core, because its main thread polls: a wait for a GPU,
-// or in MPI (UCX).
+// Returns whether the main thread of a rank that waits at this position may poll, and so use a core: it waits for a
+// GPU, or in MPI (UCX).
 bool may_spin(const RankPlace& place) {
   const std::string_view library = place.library;
   return library == "MPI" || library == "JAX" || library == "the GPU" ||
          library.find("NCCL") != std::string_view::npos;
 }
 
-// Returns whether the rank may wait for its own GPU instead of other ranks. A computation on a GPU looks like a wait
-// for other ranks, and the stack of a rank may be missing.
+// Returns whether the rank may wait for its own GPU and not for other ranks. A computation on a GPU looks like a wait
+// for other ranks, and the rank may have no stack.
 bool may_wait_alone(const RankPlace& place) {
   return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
 }
@@ -230,7 +230,7 @@ bool HangRule::main_is_busy(const Rank& rank) const {
          static_cast<double>(now - rank.main_since) > 1e6 * (kIdleShare * seconds + kTickSeconds);
 }
 
-// Returns whether these positions of ranks that do not move can be a hang.
+// Returns whether ranks that do not move can hang at these positions.
 bool HangRule::is_hang(const Places& places) const {
   bool is_waiting = false, is_moving = false;
   for (const auto& [number, place] : places) {
@@ -245,7 +245,7 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   if (!is_hang(places)) {
     postpone(now);
     if (seconds < kWaitLimits * limit_) return {};
-    // A busy main thread of one rank rules out a hang. Other ranks may still wait for this rank.
+    // A busy main thread of one rank rules out a hang, but other ranks may wait for this rank.
     auto wait = judge_wait(std::move(places), now);
     next_wait_sample_ = next_sample_;
     return wait;
@@ -278,9 +278,9 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
-    // Nine limits suffice for further ranks, because ranks reach a collective one after another.
+    // Nine limits suffice for further ranks: ranks reach a collective one after another.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
-    // Without a stack, the rank may do something else than wait for other ranks.
+    // Without a stack, the rank may do something other than wait.
     if (!place.no_stack.empty()) continue;
     if (!may_spin(place) && main_is_busy(rank)) continue;
     is_new |= wait_reported_.emplace(number, rank.since).second;

@@ -1,6 +1,6 @@
-// Decides whether a job hangs, or whether ranks have waited long for other ranks. Two inputs come from the agents:
-// signs (RankSigns), counters of the kernel, which are cheap to read; and places (RankPlace), stacks, which need
-// py-spy. HangWatch passes the signs at each look, and the places when look() requests them.
+// Decides whether a job hangs, or whether ranks have waited long for other ranks. Two inputs come from the agents.
+// Signs (RankSigns) are counters of the kernel, and cheap to read. Places (RankPlace) are stacks, and need py-spy.
+// HangWatch passes the signs at each look, and the places when look() requests them.
 //
 //   look(signs)    A rank moves when a count of its processes grows by more than idle processes cause: main thread,
 //                  other threads, bytes, sockets, its own output. `quiet_since_` is the last move of any rank.
@@ -47,18 +47,18 @@ class HangRule {
     Places places;
   };
 
-  // `limit`: seconds without a move, after which the job may hang.
+  // `limit`: the seconds without a move after which the job may hang.
   HangRule(double limit, bool may_stop) : limit_(limit), may_stop_(may_stop) {}
 
   // Returns the pause between two looks, in seconds.
   double interval() const;
   // Call when the rank has written output.
   void moved(int rank) { has_written_[rank] = true; }
-  // Ignores the time until now, because a host or a rank was suspended, or was invisible.
+  // Ignores the time until now. Call if a host or a rank was suspended, or was invisible.
   void forget();
   // Takes the signs of all running ranks. Returns whether the rule also needs the ranks' places.
   bool look(const Signs& signs, Time now);
-  // Call after look() has requested the places. `places`: of all running ranks. `has_ended`: another rank has ended.
+  // Call after look() has requested the places. `places`: of all running ranks. `has_ended`: a rank has ended.
   std::optional<Finding> judge(Places places, bool has_ended, Time now);
 
  private:
@@ -106,7 +106,7 @@ struct EndedRank {
 // all_reduce, train.py:88; rank 7 on b is in load_shard, loader.py:30". `host_of`: indexed by rank.
 std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
                           const std::vector<std::string>& host_of);
-// Returns whether the stack of a rank shows that it waits for other ranks.
+// Returns whether a stack shows that a rank waits for other ranks.
 bool is_certain(const HangRule::Finding& finding);
 // Returns why the finding has ranks without Python stacks, and the remedy; empty if all ranks have stacks.
 std::string missing_stacks(const HangRule::Finding& finding,

@@ -1,5 +1,5 @@
-// Tracks which ranks of a job of constant size wait in hvd.init(), and for which ranks, from the ranks' reports
-// (rendezvous::WorldReport) and states. JobLaunch owns one object for hvd.init() and one for MPI_Init. Pure: each event
+// Tracks which ranks wait in hvd.init(), and for which ranks, from their reports (rendezvous::WorldReport) and states.
+// Only for jobs of constant size. JobLaunch owns one object for hvd.init() and one for MPI_Init. Pure: each event
 // carries its time.
 #pragma once
 

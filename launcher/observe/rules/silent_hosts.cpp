@@ -50,7 +50,7 @@ void SilentHosts::on_answer(int host) {
   if (found == silent_.end()) return;
   if (found->second.is_reported) answered_.push_back(host);
   silent_.erase(found);
-  // One network failure silences several hosts, which answer again together, so one sentence suffices.
+  // After a network failure, several hosts answer again together: one sentence suffices.
   const bool has_more =
       std::ranges::any_of(silent_, [](const auto& each) { return each.second.is_reported; });
   if (!has_more && !answered_.empty()) report_answers();

@@ -41,7 +41,7 @@ class SilentHosts {
 
   const HostTable& hosts_;
   std::map<int, Silence> silent_;
-  // Hosts that answer again after a report, and that take_news() has not named yet.
+  // Hosts that have answered again after a report, and are not in the news yet.
   std::vector<int> answered_;
   std::vector<std::string> news_;
 };

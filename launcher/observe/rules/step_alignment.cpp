@@ -57,7 +57,7 @@ std::vector<StepWindow> StepAlignment::take(const std::map<int, Rank>& ranks) {
   has_moved_ = ended != ended_;
   if (ended < ended_) next_ = 0;  // the ranks have restarted
   ended_ = ended;
-  // Steps were missed. If `oldest` were greater than `ended`, a rank would have restarted.
+  // Skip missed steps. If `oldest` is greater than `ended`, a rank has restarted.
   if (next_ < oldest && oldest <= ended)
     next_ = std::max(oldest, ended - std::min(ended, StepWindow::kSteps));
   for (; next_ + StepWindow::kSteps <= ended; next_ += StepWindow::kSteps) {
@@ -83,7 +83,7 @@ void WaitTally::take(const std::map<int, StepAlignment::Rank>& ranks) {
 }
 
 void WaitTally::take(const StepWindow& window) {
-  // Assume that steps that were not observed were equal to the steps of this window.
+  // Assume that unobserved steps were equal to the steps of this window.
   const uint64_t since = window.first >= next_ ? window.first - next_ : 0;
   const double weight = 1 + static_cast<double>(since) / StepWindow::kSteps;
   next_ = window.first + StepWindow::kSteps;
@@ -99,7 +99,7 @@ void WaitTally::take(const StepWindow& window) {
     for (const StepWindow::Rank& rank : window.ranks) {
       const uint64_t own = rank.steps[i].wait_and_transfer();
       ranks_[rank.rank].late += weight * kMicro * static_cast<double>(longest - own);
-      // The wait of the last rank is not for other ranks, but for the messages.
+      // The last rank waits only for the messages, and not for other ranks.
       waited_for_ranks_ += own - last->steps[i].wait_and_transfer();
       seen_ += rank.steps[i].microseconds;
     }

@@ -1,4 +1,4 @@
-// Aligns the training steps of all ranks, from each rank's last steps, which the agents have read at different moments.
+// Aligns the training steps of all ranks from each rank's last steps, which the agents read at different moments.
 // StragglerWatch owns this object. Pure.
 #pragma once
 
@@ -33,7 +33,7 @@ class StepAlignment {
   };
   // Takes the last steps of all ranks of the job, indexed by rank. Returns the new windows.
   std::vector<StepWindow> take(const std::map<int, Rank>& ranks);
-  // Returns how many steps the next window lacked at the last take(); 0: no steps are known.
+  // Returns the number of steps that the next window lacked at the last take(); 0 if no steps are known.
   size_t left() const { return left_; }
   // Returns whether a step has ended between the last two calls of take().
   bool has_moved() const { return has_moved_; }
@@ -52,7 +52,7 @@ class WaitTally {
   // Takes the answers of the agents, for all ranks of the job.
   void take(const std::map<int, StepAlignment::Rank>& ranks);
   void take(const StepWindow& window);
-  // Call when rank numbers begin to mean other processes.
+  // Call when the rank numbers are about to mean other processes.
   void forget_ranks() {
     ranks_.clear();
     named_windows_ = 0;

@@ -23,7 +23,7 @@ class PressureRecord {
   using Pressures = std::map<int, RankPressure>;
   void clear() { *this = {}; }
   void take(const Pressures& now, double at_seconds);
-  // Returns whether the counters were read at least twice, which a growth needs.
+  // Returns whether the counters were read at least twice: their growth is then known.
   bool is_whole() const { return looks_ > 1; }
 
   struct Growth {
@@ -43,7 +43,7 @@ class PressureRecord {
 
 struct StragglerCause {
   std::string text = "the program itself";
-  bool is_of_host = false;  // a move to another host would remove the cause
+  bool is_of_host = false;  // the rank would not be late on another host
 };
 StragglerCause cause_of(const StragglerFinding& finding,
                         const std::map<int, PressureRecord::Growth>& ranks);

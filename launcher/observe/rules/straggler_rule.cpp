@@ -46,8 +46,8 @@ struct StragglerRule::Numbers {
   explicit Numbers(const StepWindow& window);
   size_t size() const { return late.size(); }
 
-  // Counts the steps in which all these ranks are later than the median rank by a share of a step. `others`: the median
-  // lateness of the other ranks.
+  // Counts the steps in which each of these ranks is later than the median rank by a share of a step. `others`: the
+  // median lateness of the other ranks.
   int late_steps(const std::vector<size_t>& of, double others) const;
   // Returns how much later the rank is than the median rank or, with two ranks, than the less late rank.
   double peak(size_t rank, size_t step) const;
@@ -134,7 +134,7 @@ int later_of_two(double one, double other, double step, double noise) {
   return other - one > least ? 1 : -1;
 }
 
-// Compares two hosts as a whole, because half of the ranks cannot outvote the other half.
+// Compares two hosts as a whole: in a job of two hosts, half of the ranks may be late.
 std::set<int> late_host_of_two(const StragglerRule::Numbers& numbers, const HostRanks& by_host) {
   std::set<int> late;
   if (by_host.size() != 2) return late;
@@ -224,8 +224,6 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
   return findings;
 }
 
-// Functions for findings: compare the stragglers with the other ranks, which differ from each other only by
-// chance.
 namespace {
 
 // Returns the median lateness of the ranks that are not stragglers.
@@ -261,7 +259,7 @@ void StragglerRule::judge_constant(const Numbers& numbers,
                                    std::vector<StragglerFinding>& findings) {
   const auto& ranks = numbers.window.ranks;
   std::set<int> late = late_ranks(numbers);
-  // A rank must be late in most steps: long delays of other ranks alone also change its median.
+  // A rank must be late in most steps: long delays of other ranks also change its median.
   std::erase_if(late, [&, others = lateness_of_others(numbers, late)](int index) {
     return 2 * numbers.late_steps({static_cast<size_t>(index)}, others) < static_cast<int>(kSteps);
   });

@@ -53,7 +53,7 @@ struct StragglerFinding {
   double step_seconds = 0;      // duration of a step
   int late_steps = 0;           // among StepWindow::kSteps
   uint64_t period = 0;          // kPeriodic: number of steps between peaks
-  // The finding is one of two ranks or two hosts: the data cannot show which of them is normal.
+  // With two ranks or two hosts, the data cannot show which of them is normal.
   bool is_one_of_two = false;
 };
 
@@ -74,7 +74,7 @@ class StragglerRule {
   std::vector<StragglerFinding> judge(const StepWindow& window);
   // Returns the ranks that were late in the last window but are not stragglers yet.
   const std::set<int>& suspects() const { return suspects_; }
-  // Returns whether the next window may have a finding, so that the owner should look for causes.
+  // Returns whether the next window may have a finding. The owner should then look for causes.
   bool is_suspicious() const { return is_suspicious_; }
   // Indexed by rank.
   const std::vector<Lateness>& latest() const { return latest_; }

@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The alternate screen, a hidden cursor, and rows that do not wrap: some characters are wider than their counted width.
+// The alternate screen, a hidden cursor, and no wrapping: some characters are wider than their counted width.
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 constexpr std::string_view kLeave = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 
@@ -47,7 +47,7 @@ size_t size_of_sequence(std::string_view text) {
   while (at < text.size() && is_between(text[at], ' ', '?')) ++at;
   if (at >= kLongest) return text.size();
   if (at == text.size()) return 0;
-  // A control character that ends a broken sequence does not belong to the sequence.
+  // A control character that interrupts a sequence does not belong to it.
   return is_between(text[at], '@', '~') ? at + 1 : at;
 }
 

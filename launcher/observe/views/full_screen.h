@@ -1,6 +1,5 @@
 // A terminal in full-screen mode: the alternate screen without a cursor, and keys without buffering or echo. The
-// destructor restores the terminal, and so does the process when it dies of a signal that it can catch. One object at a
-// time.
+// destructor restores the terminal, and so does each fatal signal that a process can catch. One object at a time.
 #pragma once
 
 #include <termios.h>
@@ -29,14 +28,14 @@ class FullScreen {
   termios before_{};
 };
 
-// Parses keys from a terminal's input: characters, and the escape sequences of other keys, which may arrive in several
-// parts. Pure.
 struct Key {
   enum class Kind : uint8_t { kCharacter, kEscape, kUp, kDown, kPageUp, kPageDown, kHome, kEnd };
   Kind kind = Kind::kCharacter;
   char character = 0;  // only for kCharacter
 };
 
+// Parses keys from a terminal's input: characters, and the escape sequences of other keys. A sequence may arrive in
+// several parts. Pure.
 class KeyReader {
  public:
   // Returns the complete keys. Omits keys that the command does not know, such as F5.

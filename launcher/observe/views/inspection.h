@@ -40,7 +40,7 @@ class Inspection {
                                              std::chrono::milliseconds limit = kInspectionTime);
   net::Task<HostAnswer> ask(size_t host, Question question);
   void on_answer(size_t host, uint32_t number, HostAnswer answer);
-  // Stops waiting for this host, which does not answer.
+  // Stops waiting for answers of this host.
   void give_up(size_t host);
 
  private:
@@ -60,7 +60,7 @@ class Inspection {
   const HostTable& hosts_;
   const Send send_;
   const Late late_;
-  // Shared with the waiting calls: a loop that outlives this object may resume the calls later.
+  // Shared with the waiting calls, because a loop that outlives this object may resume them later.
   const std::shared_ptr<std::vector<Open*>> open_ = std::make_shared<std::vector<Open*>>();
   uint32_t last_ = 0;
 };
@@ -83,8 +83,8 @@ class InspectionServer {
 // Sends a record with a message while a command runs. Returns false if the caller has disconnected.
 net::Task<bool> send_record(net::StreamSocket& caller, const Message& message);
 
-// Returns "horovodrun/0/", the beginning of the names of this user's launchers. The pid follows, and random digits, so
-// that no other user can bind a name first.
+// Returns "horovodrun/0/", the beginning of the names of this user's launchers. The pid follows, and then random
+// digits, so that other users cannot bind a name first.
 std::string inspection_prefix();
 
 }  // namespace hvd::launcher

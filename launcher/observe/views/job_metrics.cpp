@@ -13,9 +13,9 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
-// The time for which a host's last answer is used if the next answer is late, for example over a slow link.
+// The time for which a host's last answer is used if the next one is late, for example over a slow link.
 constexpr std::chrono::seconds kStays{2};
-// Steps vary in length, and an answer may be two seconds old.
+// Without a step for longer, no rank is training. Steps vary in length, and an answer may be two seconds old.
 constexpr uint64_t kIdleSteps = 5, kIdleMilliseconds = 2000;
 
 template <typename T>

@@ -1,6 +1,6 @@
 // The metrics of a job as text in Prometheus's format, from the agents' answers and the states of its hosts and ranks.
-// Keeps the last answer of each host, so that no counter decreases if a host does not answer. JobInspector owns this
-// object. Lives on the launch's loop.
+// Keeps the last answer of each host: counters then do not decrease while a host does not answer. JobInspector owns
+// this object. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace hvd::launcher {
 enum class MetricsLevel : uint8_t { kSummary, kHosts, kRanks };
 // Parses "summary", "host" or "rank".
 std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
-// Returns the level of --metrics-level. Without a word: kHosts for at most 64 hosts, with 17 samples each, else
-// kSummary.
+// Returns the level of --metrics-level. Without a word: kHosts for at most 64 hosts, else kSummary, because each host
+// has 17 samples.
 MetricsLevel metrics_level_of(std::string_view word, size_t hosts);
 
 class JobMetrics {
@@ -38,12 +38,13 @@ class JobMetrics {
   const RankMetrics* rank(int number) const;
   // Returns milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
-  // Returns whether a training step of any rank has ended recently, within the time of a few steps.
+  // Returns whether a rank has ended a training step within the time of a few steps.
   bool is_stepping() const;
   std::string text(const HostTable& hosts, MetricsLevel level) const;
   // Returns the ranks' waits for each other; omits unknown waits.
   std::string waits_text(const HostTable& hosts, MetricsLevel level) const;
-  // Returns a sentence about data that an agent cannot read, such as the counts of a rank; empty in later calls.
+  // Returns a sentence about data that an agent cannot read, such as the counts of a rank. Returns it only once;
+  // otherwise an empty text.
   std::string about_unread(const HostTable& hosts);
 
  private:

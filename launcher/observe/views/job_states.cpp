@@ -73,7 +73,7 @@ class Figures {
 
   const HostTable& hosts_;
   const JobFigures& figures_;
-  // Texts about the waits of ranks that start together, by the name of their start.
+  // Texts about waits in hvd.init(), by the name of the ranks' start.
   std::map<std::string, std::string> init_waits_;
 };
 

@@ -30,10 +30,10 @@ struct JobFigures {
   std::optional<SlowestRank> slowest{};
   // Returns the figures of a rank of the table; null if its agent has not answered.
   std::function<const RankMetrics*(int number)> rank{};
-  // Returns the ranks of the table for which a rank of the table waits in hvd.init().
+  // Returns the numbers of the ranks for which the rank `number` waits in hvd.init(), all by the table.
   std::function<std::vector<int>(int number)> init_wait{};
-  // Returns the ranks for which this rank waits, because they announce fewer operations, in the format of
-  // name_of_ranks(); or an empty text.
+  // Returns the ranks for which this rank waits because they announce fewer operations, as formatted by
+  // name_of_ranks(); may be empty.
   std::function<std::string(int rank)> operation_wait{};
   // Returns for how many seconds a host has not answered; 0 if it answers.
   std::function<double(const HostRun& host)> silence{};
@@ -50,8 +50,8 @@ std::string hosts_as_json(const HostTable& hosts);
 // docs/inspection.md describes the members.
 std::string job_as_json(const HostTable& hosts, const JobFigures& figures);
 
-// Names the processes of an elastic job by their ranks in an agent's text, which begins each paragraph with "rank N"
-// (N: number in the table). The result has "rank 1 (process 3)", or "process 3, not a rank".
+// Replaces process numbers by ranks in an agent's text about an elastic job. Each paragraph of the text begins with
+// "rank N" (N: number in the table). The result has "rank 1 (process 3)", or "process 3, not a rank".
 std::string with_present_ranks(std::string_view text, const HostTable& hosts);
 
 }  // namespace hvd::launcher

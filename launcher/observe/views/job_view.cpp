@@ -152,7 +152,7 @@ void JobRates::add(const JobView& job) {
       last_[key] = {rank.pid, rank.seconds, rank.cpu_seconds, rank.run_delay_seconds};
       const auto last = before.find(key);
       if (last == before.end() || last->second.pid != rank.pid) continue;
-      // If another viewer requested the figures shortly before, they have not changed since.
+      // The figures have not changed if another viewer requested them shortly before.
       const double seconds = rank.seconds - last->second.age;
       if (seconds > 0)
         rates_[key] = {.cpu = share(last->second.cpu, rank.cpu_seconds, seconds),

@@ -1,4 +1,4 @@
-// A job parsed from the output of `horovodrun ps --json`, for the commands that show it, and its table. Pure.
+// A job parsed from the output of `horovodrun ps --json`, and its table. Pure.
 #pragma once
 
 #include <cstddef>
@@ -83,15 +83,13 @@ class JobRates {
     int64_t pid = -1;
     double age = -1, cpu = -1, run_delay = -1;
   };
-  // Returns a rank's key in successive answers: in an elastic job the process number, equal over generations.
+  // In an elastic job, the process number is the same over generations.
   static int key_of(const RankView& rank) { return rank.process >= 0 ? rank.process : rank.rank; }
 
   ProgressRates job_;
   std::map<int, Look> last_;
   std::map<int, RankRates> rates_;
 };
-
-// The table of `horovodrun ps`, of which `top` uses parts.
 
 // Returns "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, a line for starting hosts, and a
 // line for each host that does not answer. `columns`: the maximum width of lines; 0: no limit. `has_color`: uses
@@ -126,7 +124,7 @@ std::string table_of(std::span<const RankColumn> columns, const JobView& job,
 
 // Returns the hosts without ended hosts that have joined the job again.
 std::vector<const HostView*> present_hosts(const JobView& job);
-// Returns whether the host's agent is prepared, or was prepared earlier.
+// Returns whether the host's agent is prepared, or was prepared before.
 bool is_past_start(const HostView& host);
 // Returns the current stage of a starting host: "authenticate", "prepare".
 std::string stage_text(const HostView& host);

@@ -27,7 +27,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The time limit for stacks, which includes the launcher's own wait for the agents.
+// The time limit for stacks. It includes the launcher's own wait for the agents.
 constexpr double kStackSeconds = kAnswerSeconds + 1e-3 * kInspectionTime.count();
 
 // Prints the output of the command as it arrives, until the command ends.
@@ -62,8 +62,9 @@ struct ExecWords {
 // Returns whether the first word of `exec` names a job, and not the command: a number, or the name of a running job.
 bool means_job(const std::string& word) { return parse_int(word) || means_running_job(word); }
 
-// Refuses a word that is neither the name of a running job nor a program of this machine, if the next word is a
-// program: it is probably a misspelt job. Other words may be programs that only the hosts have, such as nvidia-smi.
+// Refuses a word that is neither the name of a running job nor a program of this machine if the next word is a program:
+// the word is probably a misspelt job. Other unknown words may be programs that only the hosts have, such as
+// nvidia-smi.
 Status check_program(const std::string& word, std::span<const std::string> more) {
   const std::string path = environment_variable("PATH").value_or("");
   const auto is_here = [&](const std::string& program) {

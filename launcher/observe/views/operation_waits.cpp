@@ -17,8 +17,8 @@ auto world_of(const OperationWaits::Rank& rank) {
   return std::tie(rank.start, rank.world_size, rank.joins);
 }
 
-// Returns false for ranks that have joined (hvd.join), which announce nothing and delay no rank, and for a rank without
-// the name of its world, which cannot be compared with other ranks.
+// Returns false for a rank that has joined (hvd.join), because it announces nothing and delays no rank. Also returns
+// false for a rank whose world has no name, because it cannot be compared with other ranks.
 bool is_comparable(const OperationWaits::Rank& rank) {
   return rank.joins % 2 == 0 && !rank.start.empty() && !rank.start.starts_with('/');
 }
@@ -39,7 +39,7 @@ void OperationWaits::take(const std::vector<Rank>& ranks, Clock::time_point now)
   if (follows) needs_another_ = false;
 }
 
-// Returns the rank's data at the previous look if it was in the same world; or null.
+// Returns the rank's data at the previous look; null if it was in another world, or unknown.
 const OperationWaits::Rank* OperationWaits::before(const Rank& rank) const {
   const auto found = before_.find(rank.number);
   return found == before_.end() || world_of(found->second) != world_of(rank) ? nullptr

@@ -1,6 +1,6 @@
 // Finds the ranks that a rank waits for, from the numbers of announced operations of all ranks at two moments. All
-// ranks of a world announce the same operations: if a rank has announced more than another rank, one of its operations
-// cannot end before the other rank announces it. JobInspector owns this object. Pure.
+// ranks of a world announce the same operations. A rank that has announced more than another rank therefore waits for
+// it: an operation cannot end before all ranks have announced it. JobInspector owns this object. Pure.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,10 @@ class OperationWaits {
 
   // Takes all ranks whose counts are known. Call at each look, after the end of the previous look.
   void take(const std::vector<Rank>& ranks, Clock::time_point now);
-  // Returns whether ranks may wait, but the previous look was too long ago to decide.
+  // Returns whether ranks may wait, but the previous look is too old to decide.
   bool needs_another() const { return needs_another_; }
-  // Returns the ranks for which this rank has waited since the previous look, formatted by name_of_ranks(); or empty.
+  // Returns the ranks for which this rank has waited since the previous look, as formatted by name_of_ranks(); may be
+  // empty.
   std::string of(int rank) const;
 
  private:

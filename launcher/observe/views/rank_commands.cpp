@@ -16,7 +16,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Shared with the pending read for the client's end, which may complete after all other objects are destroyed.
+// Shared with the pending read that detects the client's end. The read may complete after all other objects are
+// destroyed.
 struct CallerWatch {
   explicit CallerWatch(const net::asio::any_io_executor& executor) : changed(executor) {}
   net::Notification changed;
@@ -63,7 +64,7 @@ std::vector<RankCommands::Place> RankCommands::places() const {
   std::vector<Place> places;
   for (const RankRun* run : hosts_.members()) places.push_back({run->rank(), run->number()});
   if (!places.empty()) return places;
-  // An elastic job has no ranks before its first generation, so take all processes.
+  // Before its first generation, an elastic job has no ranks: take all processes.
   for (const RankRun& run : hosts_.ranks()) places.push_back({run.number(), run.number()});
   return places;
 }

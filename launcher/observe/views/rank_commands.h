@@ -24,15 +24,15 @@ class RankCommands {
       : executor_(std::move(executor)), hosts_(hosts), send_(std::move(send)) {}
 
   // Runs the command beside each selected rank; without a selection, beside one rank of each host. Returns when all
-  // commands have ended. If the client closes its socket, the commands are ended. Sends the client their output in
-  // records (inspection.h), with a tag of the rank before each line if there are several ranks, and then an ExecResult
-  // with the first exit code that is not 0.
+  // commands have ended; they are ended if the client closes its socket. Sends the client their output in records
+  // (inspection.h), and then an ExecResult with the first exit code that is not 0. With several ranks, each line has a
+  // tag of its rank.
   net::Task<void> run(Run wish, net::StreamSocket& caller);
   void on_output_chunk(const OutputChunk& chunk);
   void on_exec_result(const ExecResult& ran);
   // Ends the wait for commands on this host: the host is lost, or all its ranks have ended.
   void on_host_gone(int host);
-  // Call when the host has answered after it received all orders of earlier calls.
+  // Call when the host has answered a later message: it has then received all orders of earlier calls.
   void on_answer(int host);
   // Call when the host does not answer: ends the wait for commands that it may not have received. `why` is a line.
   void on_silence(int host, const std::string& why);

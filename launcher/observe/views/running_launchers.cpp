@@ -138,10 +138,10 @@ std::vector<Result<std::string>> ask_each(const std::vector<RunningLauncher>& la
   for (size_t i = 0; i < count; ++i) {
     if (Status sent = send_question(launchers[i], question); !sent.ok()) close(i, std::move(sent));
   }
-  // While one launcher sends data, other launchers may also send.
   auto deadline = Deadline::after_seconds(seconds);
   while (left > 0 && !deadline.passed()) {
     if (::poll(open.data(), open.size(), deadline.poll_timeout()) <= 0) continue;
+    // Data from any launcher restarts the time limit of all, because the launchers may answer one after the other.
     deadline = Deadline::after_seconds(seconds);
     for (size_t i = 0; i < count; ++i) {
       if (open[i].fd < 0 || open[i].revents == 0) continue;

@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 
 inline constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
-// Longer than a launcher takes to query its agents, even if it queries them twice because of another viewer. A launcher
-// that is silent for this time may be stopped.
+// Longer than a launcher needs to query its agents, even twice because of another viewer. After this time, a silent
+// launcher may be stopped.
 inline constexpr double kAnswerSeconds = 3;
 
 struct RunningLauncher {
@@ -21,17 +21,17 @@ struct RunningLauncher {
 
 // Returns one entry for each listening socket. `pid`: the pid of one launcher; empty: all launchers.
 std::vector<RunningLauncher> running_launchers(const std::string& pid = "");
-// Returns the running launchers, or the launcher of `job`: a pid, or a name for choose_job(). If the job runs on
-// another machine, this process is replaced by the command `arguments` on that machine.
+// Returns all running launchers, or the launcher of `job`: a pid, or a name for choose_job(). If the job runs on
+// another machine, runs the command `arguments` there in place of this process.
 Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
                                                       std::span<const std::string> arguments);
 // Returns an error for a command that needs one job. `more`: the text after the job's id on the command line.
 Status several_run(const std::string& command, const std::vector<RunningLauncher>& launchers,
                    const std::string& more = "");
 
-// In this function and the following ones, Code::kUnavailable means that the launcher has ended since it was found.
+// For this function and the following ones, Code::kUnavailable means that the launcher has ended since it was found.
 Status send_question(const RunningLauncher& launcher, const std::string& question);
-// Waits for data from the launcher. If the launcher is silent for a while because it is stopped, informs the user once.
+// Waits for data from the launcher. Once, informs the user if the launcher is silent because it is stopped.
 void await_answer(const RunningLauncher& launcher);
 // Appends the next data from the launcher. Returns false at the end.
 Result<bool> read_more(const RunningLauncher& launcher, std::string& text);

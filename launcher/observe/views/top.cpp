@@ -33,7 +33,7 @@ namespace {
 constexpr std::chrono::milliseconds kAskEvery{1000};
 // A launcher that has not answered for this time may be stopped.
 constexpr std::chrono::seconds kNotice{2};
-// The bytes of one key arrive together, or nearly so over a slow link.
+// The bytes of one key arrive together, or almost together over a slow link.
 constexpr std::chrono::milliseconds kKeyTime{50};
 constexpr char kQuestion[] = "ps --json";
 
@@ -90,7 +90,7 @@ class Questions {
       launcher_ = std::move(launchers.front());
       return begin();
     }
-    // Between two launches of a job (--max-restarts), which may take long, its launcher has no socket.
+    // The launcher has no socket between two launches of a job (--max-restarts), which may take long.
     has_ended_ = has_process_ended();
   }
 
@@ -115,7 +115,7 @@ class Questions {
   }
 
   int64_t start() const { return start_of(parse_int(pid_).value_or(0)); }
-  // Returns whether the launcher has ended; compares the start time, since another process may have its pid now.
+  // Compares the start time, since another process may have the launcher's pid now.
   bool has_process_ended() const { return start() == 0 || start() != start_; }
 
   const std::string pid_;
@@ -214,7 +214,7 @@ class Top {
     std::array<pollfd, 3> entries = {pollfd{STDIN_FILENO, POLLIN, 0},
                                      pollfd{signals_.get(), POLLIN, 0},
                                      pollfd{questions_.fd(), POLLIN, 0}};
-    // Wake at least once a second, because a notice about silence counts seconds.
+    // Wake at least once a second: a notice about silence counts seconds.
     const auto next = std::min({questions_.next(), Clock::now() + kAskEvery, key_until_});
     const int ready = ::poll(entries.data(), entries.size(), Deadline::at(next).poll_timeout());
     if (ready < 0 && errno != EINTR) is_over_ = true;
@@ -301,7 +301,7 @@ class Top {
   std::optional<FullScreen> screen_;
   TopChoice choice_;
   KeyReader keys_;
-  // When a partial key is interpreted although no further bytes have come.
+  // The time at which a partial key is interpreted without further bytes.
   Clock::time_point key_until_ = Clock::time_point::max();
   JobRates rates_;
   std::optional<JobView> job_;

@@ -32,7 +32,7 @@ std::string state_of(const RankLine& line) {
   return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
 }
 
-// Returns red if the host does not answer, since the state then describes the host.
+// If the host does not answer, the text of the state describes the host: returns red.
 std::string_view state_color(const RankLine& line) {
   return line.host->silence > 0 ? kRed : state_color(*line.host, *line.rank);
 }
@@ -124,7 +124,7 @@ std::string folded(const std::vector<RankLine>& lines, bool has_color, size_t co
 std::string title_of(const JobView& job, const TopLook& look) {
   const std::string name = job.name.empty() ? "" : cat(printable(job.name), ", ");
   const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
-  // Put the notice first, because a long command is cut.
+  // Put the notice first: a long command is cut.
   return cat(look.notice.empty() ? "" : cat("[", look.notice, "] "), name, "pid ", job.pid,
              generation, ": ", printable(join(job.command, " "), std::string::npos));
 }
