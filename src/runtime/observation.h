@@ -18,7 +18,7 @@ namespace hvd::runtime {
 
 class Observation {
  public:
-  // The arguments must outlive this object. The caller must not hold the progress lock.
+  // `core`, `host` and `progress` must outlive this object. The caller must not hold the progress lock.
   Observation(const Identity& identity, const WorkerSettings& settings, bool on_roots_machine,
               RuntimeCore* core, PluginHost* host, Progress* progress);
 

@@ -70,9 +70,9 @@ class ElasticProcess {
   void raise_in_run() { note_run(rendezvous::kRaisedInRun); }
   // Returns the pending rendezvous::HostUpdates for the next generation.
   int32_t host_updates() const;
-  // Returns the time until the agent of this process will end, if the launcher has announced it.
+  // Returns the seconds until the agent ends this process, if the launcher has announced its end.
   std::optional<double> leave_seconds() const;
-  // Returns the reason why a member of this generation is lost, or ok.
+  // Returns the reason why a member of the generation is lost, or ok.
   Status loss(int32_t generation) const;
 
  private:

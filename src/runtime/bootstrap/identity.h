@@ -1,6 +1,5 @@
-// Finds the identity of this rank (rank, size, host) and the address of the job's store: from
-// HOROVOD_* variables, from a foreign launcher, from the rendezvous server, or as a job of one rank.
-// hvd_init calls these functions.
+// Finds the identity of this rank (rank, size, host) and the address of the job's store: from HOROVOD_* variables,
+// from a foreign launcher, from the rendezvous server, or as a job of one rank.
 #pragma once
 
 #include <cstdint>

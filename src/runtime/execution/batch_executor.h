@@ -82,7 +82,7 @@ class BatchExecutor {
   size_t outstanding(const BatchQueue& queue) const;
   // Returns the number of batches that are not on a device's stream.
   size_t busy(const BatchQueue& queue) const;
-  // The time at which the device ended the last batch, of all sets; the epoch if it has ended none.
+  // Returns the time at which the device ended the last batch of any set; the epoch if it has ended none.
   Clock::time_point device_ended() const { return device_ended_; }
   // Notifies the plugins that running batches will not finish.
   void abort(const char* cause);

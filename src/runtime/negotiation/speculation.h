@@ -3,12 +3,11 @@
 // same batch, one message in each direction completes it. Otherwise the ranks drop the eager data
 // and negotiate the batch as usual.
 //
-// The child sends an announcement, the root a tentative plan: "if your announcement number N
-// carries eager data for the same names, this is the next plan". The two ranks know announcement N, so
-// no further message is needed to decide whether the plan is valid. Until the root receives announcement N,
-// the root makes no other plan for the set and does not end the set. When the set ends, the child sends an
-// empty announcement, its last one for speculation, and the root stops waiting. This class only
-// keeps the state; the runtime core sends the messages. Pure.
+// The child sends an announcement, the root a tentative plan: "if your announcement number N carries eager data for
+// the same names, this is the next plan". The two ranks know announcement N, so no further message is needed to decide
+// whether the plan is valid. Until the root receives announcement N, the root makes no other plan for the set and does
+// not end the set. When the set ends, the child sends an empty announcement, its last one for speculation, and the
+// root stops waiting. This class only keeps the state; SpeculativeExchange sends the messages. Pure.
 #pragma once
 
 #include <cstdint>

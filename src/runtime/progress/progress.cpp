@@ -12,7 +12,8 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Batching window: about as long as a backward pass, and short enough for programs that only poll.
+// Batching window if the helper shares a core: about as long as a backward pass, and short enough for programs that
+// only poll.
 constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 
 // For this time after the user's last submission, the helper does not sleep but polls the queue every
@@ -251,7 +252,7 @@ void Progress::help_once() {
   lock.unlock();
   if (!stopping_.load()) events_->wait(Deadline::at(until));
   helper_asleep_.store(false);
-  // A thread that now waits for work has or gets the progress lock, and calls disarm().
+  // The next thread that takes the progress lock to drive the core calls disarm().
 }
 
 void Progress::lull() {

@@ -142,7 +142,7 @@ class Progress {
 
   // Wakes the sleeping driver, if any, because of new input. Any thread.
   void notify();
-  // Like notify(), and ends the batching window at once.
+  // Like notify(). If no thread waits, also ends the pause of the helper thread between two polls of the queue.
   void notify_full();
   // Wakes all waiting threads after a thread other than the driver has completed work.
   void notify_completed();

@@ -1,6 +1,5 @@
-// Reads the stack of this process's main thread from inside the process, without ptrace. The source is
-// an interpreter that writes its stack on a signal (hvd_offer_stack), or else the kernel's information
-// in /proc. The stall inspector calls these functions.
+// Reads the stack of this process's main thread from inside the process, without ptrace. The source is an interpreter
+// that writes its stack on a signal (hvd_offer_stack), or else the kernel's information in /proc.
 #pragma once
 
 #include <string>

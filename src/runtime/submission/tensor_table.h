@@ -22,11 +22,11 @@ namespace hvd::runtime {
 
 struct MemoryUse;
 
+struct MemoryUse;
+
 // Address intervals in the order of their first addresses, each with the use of its memory.
 // Visiting overlaps costs one comparison for each chunk of up to 64 intervals before the wanted
 // end. MemoryTable owns the set. Not thread-safe.
-struct MemoryUse;
-
 class IntervalSet {
  public:
   struct Interval {

@@ -18,14 +18,6 @@
 
 namespace hvd::runtime {
 
-// Messages between ranks for a request for the metrics of all ranks, as bytes. MetricsService sends
-// the messages over the service bus. decode() checks the size, the kind and the lengths of names.
-//
-//   rank -> root  ask      a rank requests the metrics of all ranks
-//                 values   a rank's metrics
-//   root -> all   collect  requests the metrics of each rank
-//                 result   the metrics of the ranks that answered in time, and the ranks that asked
-
 // The number of complete calls of a group (docs/process-sets.md).
 struct GroupCalls {
   std::string name;
@@ -40,6 +32,13 @@ struct MetricsOfRank {
   std::vector<GroupCalls> groups = {};
 };
 
+// Messages between ranks for a request for the metrics of all ranks, as bytes. MetricsService sends
+// the messages over the service bus. decode() checks the size, the kind and the lengths of names.
+//
+//   rank -> root  ask      a rank requests the metrics of all ranks
+//                 values   a rank's metrics
+//   root -> all   collect  requests the metrics of each rank
+//                 result   the metrics of the ranks that answered in time, and the ranks that asked
 enum class MetricsMessageKind : uint8_t { kAsk = 1, kValues = 2, kCollect = 3, kResult = 4 };
 
 struct MetricsMessage {
