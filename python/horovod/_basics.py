@@ -416,7 +416,7 @@ def _leave(has_failed: bool = False) -> None:
     _ops.check(status, error)
 
 
-# Functions to call when the job ends.
+# Functions that the next shutdown calls, the last one first.
 _at_end: List[Callable[[], None]] = []
 
 

@@ -248,7 +248,7 @@ def _choose_source(state: State, must_sync: bool) -> Optional[int]:
 
 
 def _is_final(error: HorovodInternalError) -> bool:
-    # A disagreement or an unimplemented request would happen again after a restart.
+    # A restart would repeat a disagreement, or a request for a missing feature.
     return isinstance(error, (ValueError, NotImplementedError))
 
 

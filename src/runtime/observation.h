@@ -26,7 +26,6 @@ class Observation {
   void begin();
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
-  // Returns the metrics as text.
   Result<std::string> metrics(hvd_metrics_scope scope);
   // Sends the recorded events to the root while the links exist.
   void before_leave();

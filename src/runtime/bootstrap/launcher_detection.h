@@ -34,9 +34,9 @@ bool is_in_shell_of_step();
 // and if it started only this process, for example as Horovod's launcher.
 std::optional<ForeignPlace> foreign_place();
 
-// Like foreign_place(), but also returns a place without a size if the variables only show that the job
-// has several processes. For PMIx, this is a rank above 0; for hydra with -pmi-port, such a rank or
-// the number of ranks on this host.
+// Like foreign_place(), but also returns a place without a size if the variables only show that the job has several
+// processes. For PMIx, a rank above 0 shows this; for hydra with -pmi-port, a rank above 0 or the number of ranks on
+// this host.
 std::optional<ForeignPlace> place_among_several();
 
 // Returns an error with both places and a remedy if `identity` contradicts the foreign launcher.

@@ -22,7 +22,6 @@ std::string name_text(const LastSubmission& last) {
   return is_message ? message_text(last.op, last.peer, last.tag) : last.name;
 }
 
-// Adds the submission to the unfinished submissions.
 void PendingSubmissions::admit(Submission* submission, Clock::time_point now) {
   submission->since = now;
   submission->stall_reports = 0;

@@ -87,7 +87,6 @@ class ProcessSetRegistry {
   // Drops removed sets that have ended and are idle. Returns true if it dropped any set.
   Result<bool> drop_removed();
 
-  // Returns the set of all ranks.
   ProcessSetState* all() const { return all_; }
   // Returns nullptr if the set does not exist or this rank is not a member.
   ProcessSetState* find(uint32_t serial) const { return serial == 0 ? all_ : find_other(serial); }

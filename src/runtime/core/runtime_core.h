@@ -73,7 +73,6 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
   // Starts a submission that awaits its start. The caller must wake the driver.
   void start(Submission* submission) { submissions_.start(submission); }
-  // Queues a send, a receive or a call of a group.
   void submit_direct(Submission* submission) { submissions_.submit_direct(submission); }
   // Returns the reason why sends and receives are refused, or ok.
   Status refuse_message() const { return messages_.refusal(); }

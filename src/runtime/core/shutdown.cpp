@@ -22,7 +22,7 @@ int32_t Shutdown::leaver_of(const SetMembers& set) const {
 }
 
 Status Shutdown::left_by(int32_t leaver) const {
-  // The program of another rank may also have ended, or have raised an exception.
+  // Another rank may leave without a call of shutdown: its program has ended, or has raised an exception.
   const std::string who = leaver == links_->rank()
                               ? std::string("this rank called shutdown")
                               : cat("rank ", leaver, " has ended its program or called shutdown");

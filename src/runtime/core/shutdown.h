@@ -115,7 +115,7 @@ class Shutdown {
   [[nodiscard]] Step leave();
   // Takes a notice of the shutdown protocol from a neighbour.
   [[nodiscard]] Step receive(MessageKind kind, const Notice& notice);
-  // Reports that this rank has run all plans. Call it in every such pass.
+  // Call it in each pass in which this rank has run all plans.
   [[nodiscard]] Step drained() { return act(protocol_.drained()); }
   // Reports that a peer has closed its links. Returns nullopt if the closing is a failure. Otherwise this
   // rank's subtree has run all plans, and only the goodbye message is late: no peer needs this rank.

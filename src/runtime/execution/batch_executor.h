@@ -67,8 +67,8 @@ class BatchExecutor {
   // reduced one-shot (its plugin lacks reduce_wholes, it is widened, or it is not an allreduce of CPU memory).
   bool one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                        std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
-  // Reduces a batch with such inputs one-shot. `theirs` is the complete input of the other member. The queue must be
-  // idle.
+  // Reduces a batch for which one_shot_inputs() has returned true. `theirs`: the complete input of the other member.
+  // The queue must be idle.
   Status run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                       std::span<const AgreedItem> items, ByteView theirs);
   // Starts and advances batches. Returns true if any batch made progress. After a failure of a rank or its

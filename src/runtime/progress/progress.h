@@ -62,7 +62,7 @@ class AdaptiveYield {
   bool is_long_ = false;  // this wait spins for long_, regardless of yields
   bool is_new_ = false;   // this wait has not polled yet
   bool is_spinning_ = false;
-  bool answered_ = false;  // apparently the last yield let the peer answer
+  bool answered_ = false;  // the peer seems to have replied during the last yield
   Clock::time_point since_{};
   Clock::time_point last_{};  // the last time of a spin
 };

@@ -27,8 +27,8 @@ struct StallTimes {
 
 class StallInquiry {
  public:
-  // `is_member(process set, rank)` returns whether a rank that does not answer may be missing. `parents`:
-  // the rank that forwards each rank's answer, or -1.
+  // `is_member(process set, rank)`: only for ranks that do not answer. `parents`: the rank that
+  // forwards each rank's answer, or -1.
   StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member,
                std::vector<int32_t> parents);
 

@@ -17,7 +17,6 @@
 
 namespace hvd::runtime {
 
-// Formats parts of a trace's text. Plain data without I/O.
 void put_number(std::string& text, int64_t number);
 // Appends microseconds with three decimal places.
 void put_time(std::string& text, double micros);

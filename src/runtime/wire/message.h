@@ -60,7 +60,7 @@ struct Variant {
 // A name in full: the requests of a subtree's ranks for this name.
 struct Proposal {
   std::string name;
-  uint32_t askers = 1;            // ranks with a request; the other ranks have joined
+  uint32_t askers = 1;            // number of ranks with a request; the other ranks have joined
   std::vector<Variant> variants;  // one if all ranks agree; else those of two ranks
   std::vector<RankRows> rows;     // rows of every rank of the subtree, if the operation has rows
   bool operator==(const Proposal&) const = default;
