@@ -71,8 +71,7 @@ class BatchExecutor {
   // The queue must be idle.
   Status run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                       std::span<const AgreedItem> items, ByteView theirs);
-  // Starts and advances batches. Returns true if any batch made progress. After a failure of a rank or its
-  // links, no batch can continue.
+  // Starts and advances batches. Returns true if any batch made progress. After an error, no batch can continue.
   Result<bool> advance();
 
   bool idle() const { return outstanding_ == 0; }

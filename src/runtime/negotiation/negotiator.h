@@ -59,7 +59,7 @@ class Negotiator {
   // Takes a child's announcement. An error means that the child is faulty.
   Status receive(int32_t child, Announcement* announcement);
 
-  // Apply parts of the root's plans: forget() an invalid cache id, all_have_joined() the join of all ranks.
+  // Apply parts of the root's plans: forget() the end of a cache id, all_have_joined() the join of all ranks.
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 

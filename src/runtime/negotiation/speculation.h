@@ -53,8 +53,8 @@ class Speculation {
   ByteView announce(std::span<const uint32_t> ids);
   // Returns whether an announcement of these ids would match the tentative plan.
   bool matches_tentative_plan(std::span<const uint32_t> ids) const;
-  // Returns whether announcement N of the tentative plan has already been sent and matches the plan.
-  // Otherwise keeps the tentative plan while this rank may still send announcement N.
+  // Returns whether announcement N of the tentative plan has already been sent and matches the
+  // plan. Otherwise keeps the tentative plan if announcement N is this rank's next one.
   bool matches(const TentativePlan& tentative);
   // Records that a plan has arrived, with or without eager data, which ends the speculation.
   void plan_came(bool has_eager_data);

@@ -41,7 +41,7 @@ class StallInquiry {
   Clock::time_point alarm() const;
   // Returns the question to all ranks, if it is due.
   std::optional<StallAsk> ask(Clock::time_point now);
-  // Returns the report if all ranks have answered or the time limit has passed; nullopt if no work is
+  // Returns the report once all ranks have answered or the time limit has passed; nullopt before, and if no work is
   // stalled.
   std::optional<StallReport> conclude(Clock::time_point now);
 

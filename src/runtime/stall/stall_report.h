@@ -73,7 +73,7 @@ struct StallAnswer {
   int32_t last_op = 0;
   double last_seconds = 0;   // age of the last submission
   std::string last_program;  // compiled program that submitted it; may be empty
-  // The Python stack of a rank that has not submitted an operation; without Python, the kernel's information.
+  // The Python stack of a rank that has not submitted an operation; `note`: the kernel's information, without Python.
   std::string stack;
   std::string note;
   std::string place;  // line at which a rank waits, for example "train.py:88 in main"; or empty

@@ -180,8 +180,8 @@ Status decode(ByteView message, ServiceMessage* message_out);
 //   copied     receiver -> sender   the receiver has copied an accepted message from its place
 //   consumed   receiver -> sender   the program has received `count` bytes of small messages
 //   flush      sender -> receiver   requests `flushed`
-//   group_end  any -> any           the sender has left after `count` calls of the group with the key `id`; with tag 1
-//                                   it has destroyed only the group
+//   group_end  any -> any           the sender has left after `count` complete calls of the group with the key `id`;
+//                                   with tag 1, it has destroyed only the group
 //   flushed    receiver -> sender   all messages of the sender have arrived
 enum class PeerStep : uint8_t {
   kData = 1,
