@@ -1,5 +1,5 @@
-// Tunes the parameters of a running job. The root measures training steps, tries parameters, and sends the parameters
-// to all ranks before the first plan that uses them. Other ranks apply the root's parameters. Runtime owns
+// Tunes the parameters of a running job. The root measures training steps, chooses parameters, and sends the
+// parameters to all ranks before the first plan that uses them. Other ranks apply the root's parameters. Runtime owns
 // TuningService; the runtime core calls it as a service, with the progress lock held.
 #pragma once
 

@@ -45,7 +45,7 @@ struct Bootstrap {
   Status trouble;
   // Interfaces that the bootstrap plugin published for the runtime's plugins.
   std::map<std::string, void*> published;
-  // This process's session with a foreign launcher, which must exist until the runtime's
+  // This process's session with a foreign launcher, or the store that it serves. Must exist until the runtime's
   // shutdown; may be empty.
   std::shared_ptr<void> session;
   // True if a rank serves the store, which then ends with that rank.

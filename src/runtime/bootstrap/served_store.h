@@ -1,6 +1,7 @@
-// The store of a job under a foreign launcher. Rank 0 serves the store on a separate thread, which sleeps while no
-// request arrives. The other ranks use the store's first address at which a server with the job's secret replies. The
-// saved bootstrap (foreign_launcher.h) owns the server.
+// The store of a job under a foreign launcher, or of a start by hvd_init_options.share. Rank 0 serves the store on a
+// separate thread, which sleeps while no request arrives. The other ranks use the store's first address at which a
+// server with the job's secret replies. The saved bootstrap (foreign_launcher.h) or Bootstrap::session owns the
+// server.
 #pragma once
 
 #include <functional>

@@ -312,7 +312,7 @@ void replace_runtime(std::unique_ptr<Runtime> runtime, std::shared_ptr<void> ses
   state.session = new std::shared_ptr<void>(std::move(session));
 }
 
-// Sets `is_void` if a member of the generation was lost before all ranks had connected.
+// Sets *is_void if a member of the generation was lost before all ranks had connected.
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(auto start, begin_start(wishes, from));

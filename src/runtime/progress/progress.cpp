@@ -162,7 +162,8 @@ void Progress::give_core(Clock::time_point now) {
 void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {
   MutexLock lock(changed_mutex_);
   blocked_.fetch_add(1);
-  // Either the driver sees that this thread is blocked, or this thread sees the driver's change.
+  // Check after the increment: either the driver sees that this thread is blocked, or this thread sees the driver's
+  // change.
   if (!done.load() && has_driver_.load()) {
     if (deadline.is_never())
       changed_.wait(lock.native());
@@ -181,7 +182,8 @@ bool Progress::arm() {
   if (!core_->before_sleep()) return false;
   armed_ = true;
   sleeping_.store(true);
-  // Either this thread sees the input, or the submitter sees that this thread sleeps, and wakes it.
+  // Check after the store: either this thread sees the input, or the submitter sees `sleeping_`, and wakes this
+  // thread.
   if (!core_->has_input()) {
     core_->on_sleep();
     return true;

@@ -1,4 +1,4 @@
-// The request of one rank: the part of a submission that the ranks must agree on. Plain data without I/O.
+// The request of one rank: the part of a submission that the ranks must agree on.
 #pragma once
 
 #include <cstdint>
