@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Optional
 
 from horovod.exceptions import HorovodArgumentError, HorovodInternalError
 
-_TAG = 31417  # unusual, because the program may use other tags on the communicator
+_TAG = 31417  # an unusual number, because the program may use other tags on the communicator
 _QUIET_SECONDS = 60.0
 _MOST_NAMES = 8
 

@@ -18,7 +18,7 @@ namespace {
 
 using python::kErrorSize;
 
-// The longest time in seconds for which a call may block XLA's thread, and the largest size in bytes for which such a
+// The longest time in seconds for which a call may block XLA's thread, and the largest size in bytes for which this
 // wait costs less than waking another thread.
 constexpr double kAtOnce = 0.0002;
 constexpr size_t kSmall = 64 * 1024;

@@ -1,5 +1,5 @@
-// The functions of the libhorovod that Python has opened, the version of XLA's interface, and the programs that JAX has
-// compiled. Python sets the functions and the version when it imports this module; handler.cpp reads all on XLA's
+// The functions of the libhorovod that Python has opened, the version of XLA's interface, and the programs that JAX
+// has compiled. Python sets the functions and the version when it loads this library; handler.cpp reads all on XLA's
 // threads.
 #pragma once
 

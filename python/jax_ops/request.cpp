@@ -31,7 +31,7 @@ bool take(const FfiAttributes& attributes, int64_t index, int32_t dtype, Value* 
   return scalar->dtype == dtype;
 }
 
-// Reads a 32-bit number, as libhorovod needs it. If the attribute is missing, the value does not change.
+// Reads a number; one of more than 32 bits becomes -1. If the attribute is missing, the value does not change.
 void take_number(const FfiAttributes& attributes, int64_t index, int32_t* value) {
   int64_t number = 0;
   if (!take(attributes, index, kInt64, &number)) return;

@@ -126,7 +126,7 @@ struct FfiCall {
   FfiValues arguments;
   FfiValues results;
   FfiAttributes attributes;
-  FfiFuture* future;  // output: set when the call is complete; XLA keeps the call's data until then
+  FfiFuture* future;  // output: completes the call; XLA keeps the call's data until then
 };
 constexpr int32_t kFfiExecute = 3;
 

@@ -129,13 +129,13 @@ void raise_error(ModuleState* state, int status, const char* error) {
   raise_failure(state, status, late.empty() ? error : late.c_str(), true);
 }
 
-// Returns the result of work that has succeeded: the pending entry itself, or what its finish function returns.
+// Returns the result of work that has succeeded: the pending entry itself, or the result of its finish function.
 Reference result_of_entry(ModuleState* state, PyObject* number, PyObject* entry, bool is_early) {
   if (!PyTuple_CheckExact(entry)) {
     Py_INCREF(entry);
     return Reference(entry);
   }
-  // Read after the function has run, which may have created the devices.
+  // Keep the pointer for both calls: the finish function may create state->devices.
   Devices* const devices = state->devices;
   if (devices != nullptr) devices->begin_finish(is_early);
   Reference result(PyObject_CallFunctionObjArgs(PyTuple_GetItem(entry, 0), number, nullptr));

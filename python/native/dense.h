@@ -1,5 +1,5 @@
-// Reads a framework's tensors in the native module through their Python attributes, __array_struct__ or DLPack. The
-// fast paths of the frameworks call this code, with Python's lock (the GIL) held.
+// Reads a framework's tensors in the native module through their Python attributes, __array_struct__ or DLPack.
+// Callers hold Python's lock (the GIL).
 #pragma once
 
 #include <Python.h>

@@ -61,8 +61,8 @@ class Devices {
   // Returns whether the wait for the handle returns before the work ends; stores the caller's stream in *stream.
   bool waits_early(hvd_handle handle, void** stream);
 
-  // Call begin_finish before and end_finish after a function that finishes work. is_finishing_early: whether the entry
-  // of the innermost such work of this thread is held until the caller's stream has passed the function.
+  // Call begin_finish before and end_finish after a function that finishes work. is_finishing_early() returns whether
+  // the entry of the work that this thread now finishes stays held until the caller's stream has passed the function.
   void begin_finish(bool is_early);
   void end_finish();
   bool is_finishing_early() const;

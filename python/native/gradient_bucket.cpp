@@ -1,8 +1,7 @@
 // The gradients of many parameters as one request. Small gradients are copied into one piece of memory and back. A
 // large gradient is a separate tensor of the request, reduced in place. The caller keeps the Python objects alive
-// between calls; the bucket keeps only numbers.
-// Processes gradients from backward to the optimizer's step in one call: between two training steps, the CPU caches
-// lose this code, so each line of Python would cost a microsecond.
+// between calls; the bucket keeps only numbers. One call processes the gradients of a step, since each line of Python
+// would cost a microsecond: between two training steps, the CPU caches lose the code.
 #include <cstring>
 #include <utility>
 #include <vector>

@@ -68,8 +68,8 @@ PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* ent
 // Keeps `entry` in ModuleState::pending until the work of the handle is complete. Returns the handle.
 PyObject* keep_pending(ModuleState* state, hvd_handle handle, PyObject* entry);
 
-// Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may be NULL.
-// HVD_IN_PROGRESS: `limit` seconds have passed; negative: no limit. `stream`: NULL, or the caller's stream, which then
+// Waits for the work, and returns its status; -1 with the exception of a signal handler or of `check`, which may be
+// NULL; HVD_IN_PROGRESS after `limit` seconds (negative: no limit). `stream`: NULL, or the caller's stream, which then
 // waits for work on the device's own stream.
 int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
                  char (&error)[kErrorSize], void* const* stream = nullptr);

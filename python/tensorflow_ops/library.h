@@ -33,9 +33,8 @@ size_t size_of_dtype(int32_t dtype);
 
 // Registers an operation with TensorFlow, which stores its result in `status`.
 void register_operation(const TfApi& api, const Operation& operation, Status* status);
-// The kernels of all operations, on the CPU: the code that TensorFlow runs for a node of a graph. A kernel submits the
-// tensors to libhorovod. TensorFlow copies tensors of other devices to the host and back. Registers the kernel of an
-// operation with TensorFlow, which stores its result in `status`. library.cpp calls it once for each operation.
+// Registers the kernel of an operation on the CPU with TensorFlow, which stores its result in `status`. The kernel
+// submits the tensors to libhorovod. TensorFlow copies tensors of other devices to the host and back.
 void register_kernel(const TfApi& api, const Operation& operation, Status* status);
 
 struct Library {

@@ -18,7 +18,7 @@ namespace hvd::runtime {
 
 class Observation {
  public:
-  // The arguments must outlive this object. The caller must not hold the progress lock.
+  // `core`, `host` and `progress` must outlive this object. The caller must not hold the progress lock.
   Observation(const Identity& identity, const WorkerSettings& settings, bool on_roots_machine,
               RuntimeCore* core, PluginHost* host, Progress* progress);
 
@@ -26,7 +26,6 @@ class Observation {
   void begin();
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
-  // Returns the metrics as text.
   Result<std::string> metrics(hvd_metrics_scope scope);
   // Sends the recorded events to the root while the links exist.
   void before_leave();

@@ -104,8 +104,8 @@ Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
     can_move = core_->messages_can_move();
   });
   if (!ran) return {};
-  // Wake a sleeping thread that has not prepared for messages, or that no event will wake for the
-  // time limit or for data to copy.
+  // Wake a sleeping thread: it may not have prepared for messages, and no event wakes it for the time limit or for
+  // data to copy.
   if (!was_in_use || has_time_limit || can_move) progress_->notify();
   if (completed && progress_->has_waiter()) progress_->notify_completed();
   return {};
@@ -402,7 +402,7 @@ Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
     const Status why = aborted(cat("rank ", identity_.rank, " has ended with an error"));
     fail(why.with_lost_rank(identity_.rank));
   }
-  // The time limit begins when the last set of the other ranks has ended.
+  // The time limit for the last reply begins when the other ranks' sets have ended.
   bool has_logged = false;
   for (bool waits = others_work(); !progress_->wait(core_->departed(), deadline) && waits;) {
     waits = others_work();

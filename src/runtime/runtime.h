@@ -94,7 +94,6 @@ class Runtime {
   Status start(hvd_handle handle);
   // Starts a send (HVD_SEND) or a receive (HVD_RECV).
   Status submit_message(int32_t op, const hvd_message& message, hvd_handle* handle);
-  // Returns the operations that may be submitted for devices.
   const DeviceSupport& device_support() const { return device_support_; }
   // Returns whether a trial in each process set decides on the device operations.
   bool tries_devices() const { return tries_devices_; }

@@ -216,7 +216,7 @@ def _numbers_in(config: Dict[str, Any]) -> Iterable[Tuple[str, float]]:
 
 
 def _number(value: Any) -> List[float]:
-    """Returns a list of the number, or an empty list if the value is no number."""
+    """Returns a list with the number, or an empty list if the value is not a number."""
     try:
         return [float(numpy.asarray(value))]
     except (TypeError, ValueError, RuntimeError):  # for example, a variable of a graph

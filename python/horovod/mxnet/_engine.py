@@ -188,7 +188,7 @@ def _wait_for(tokens: Sequence[int], limit: Optional[float] = None) -> None:
         event = _waits.get(token)
         if event is None:
             event = _waits[token] = threading.Event()
-            # Unlike wait_to_read, this leaves the arrays' error in place, for the operations that read them later.
+            # Unlike wait_to_read, this leaves an error in the arrays, for the operations that read them later.
             _push(_arrive, token, pending.arrays, [], True)
         left = len(_pending)
         while not event.wait(limit):

@@ -13,8 +13,8 @@ from horovod.runner import _calls
 from horovod.runner._store import Store, StoreError
 
 
-# Time limits for a rank's process after the function: until the rank reports its exception, and, if the function raised
-# one, until the launcher ends the rank so that the other ranks end too.
+# Seconds after the function until the rank prints why its process has not ended, and, if the function raised an
+# exception, until the process ends itself, so that the other ranks end too.
 _EXPLAIN_SECONDS = 5.0
 _FAILED_SECONDS = 30.0
 

@@ -226,9 +226,9 @@ def allreduce(
     given: Optional[str] = None,
     call: Optional[tf.Tensor] = None,
 ) -> List[tf.Tensor]:
-    """`given`: the name that the caller gave the collective, here and in the functions below. `is_last`: a thread of
-    TensorFlow may briefly wait for the result, because no other work can run meanwhile. `call`: the number of a
-    gradient's call, see `_described`."""
+    """Makes an allreduce of the tensors. `given`: the name from the caller, here and in the functions below.
+    `is_last`: a thread of TensorFlow may briefly wait for the result, because no other work can run meanwhile. `call`:
+    the number of a gradient's call, see `_described`."""
     op = whole_op(op)
     _check_op(tensors, Kind.ALLREDUCE, op)
     sent = _pairs(tensors)

@@ -15,7 +15,7 @@ _ALIGNMENT = 64
 def _copy(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
     """Copies each source to its target; pairs of equal layout share one kernel."""
     if hasattr(torch, "_foreach_copy_"):
-        # One pair of different layouts would slow the kernel for all pairs, so such pairs are copied one by one.
+        # A pair of different layouts would slow the kernel for all pairs, so these pairs are copied one by one.
         pairs = [(target, source) for target, source in zip(targets, sources) if not source.is_contiguous()]
         if not pairs:
             torch._foreach_copy_(targets, sources)

@@ -138,7 +138,7 @@ class GradientStates:
         return was == now
 
     def _read(self) -> _Record:
-        # This code runs three times per step for each gradient, so every line costs time.
+        # This code runs several times per step for each gradient, so every line costs time.
         grads = [param.grad for param in self._params]
         return _Record(grads, _versions(grads))
 

@@ -13,7 +13,7 @@ from horovod._replicas import PIECE, Check, Options
 from horovod.torch import _ddp
 
 _digest = library().hvd_digest
-# Attributes of parts: of FSDP, of Megatron, and of parameters that the program leaves out.
+# Attributes that mark parts of larger tensors (FSDP, Megatron), and parameters that differ between ranks.
 _MARKS = ("_is_flat_param", "_fsdp_flattened", "tensor_model_parallel", "_horovod_local")
 _OPTIONS = ("lr", "momentum", "weight_decay", "betas")
 

@@ -14,7 +14,7 @@ namespace {
 constexpr double kLengths[] = {0.15, 0.25, 0.4, 0.6, 1.0, 1.6};
 constexpr double kNoiseShares[] = {1, 0.3, 0.1, 0.02};
 
-// Returns the Matern kernel with nu = 5/2: smooth, but not too smooth to follow a switch point.
+// Returns the Matern kernel with nu = 5/2: smooth, but able to follow a sudden change.
 double kernel(std::span<const double> a, std::span<const double> b, double length) {
   double square = 0;
   for (size_t i = 0; i < a.size(); ++i) square += (a[i] - b[i]) * (a[i] - b[i]);

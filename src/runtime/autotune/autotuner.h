@@ -1,7 +1,7 @@
-// Searches for good parameters: takes the score of the current parameters and returns the next parameters
-// to try. Parameters are points of a unit cube with one axis for each free parameter, chosen by
-// expected improvement under a Gaussian process. The last step compares hierarchical and flat
-// allreduce. TuningService owns and calls the Autotuner. Pure: equal scores give equal choices.
+// Searches for good parameters: takes the score of the current parameters and returns the next parameters to try.
+// Parameters are points of a unit cube with one axis for each free parameter, chosen by expected improvement under a
+// Gaussian process. If `hierarchical` is free, the last step compares hierarchical and flat allreduce. TuningService
+// owns the Autotuner. Pure: equal scores give equal choices.
 #pragma once
 
 #include <array>
@@ -11,9 +11,8 @@
 
 namespace hvd::runtime {
 
-// Gaussian process regression of a function over the unit cube from noisy samples. The length scale
-// and the share of noise maximise the likelihood of the samples. Autotuner makes a GaussianProcess
-// for each choice. Pure: equal samples give equal estimates.
+// Gaussian process regression of a function over the unit cube from noisy samples. The length scale and the share of
+// noise maximise the likelihood of the samples. Pure: equal samples give equal estimates.
 class GaussianProcess {
  public:
   // `noise`: upper limit of the noise's standard deviation, as a share of the values' standard deviation (0 to 1).

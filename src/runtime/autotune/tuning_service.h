@@ -1,7 +1,6 @@
-// Tunes the parameters of a running job. The root scores the plans, tries parameters, and sends the parameters
-// to all ranks before the first plan that uses them. The root stops when the search ends. Other ranks apply
-// the root's parameters. Runtime owns TuningService; the runtime core calls it as a service, with
-// the progress lock held.
+// Tunes the parameters of a running job. The root measures training steps, chooses parameters, and sends the
+// parameters to all ranks before the first plan that uses them. Other ranks apply the root's parameters. Runtime owns
+// TuningService; the runtime core calls it as a service, with the progress lock held.
 #pragma once
 
 #include <fstream>
@@ -18,21 +17,20 @@
 
 namespace hvd::runtime {
 
-// Computes the score of training steps from plans, in bytes per microsecond. A step begins when the
-// mark occurs, which is the first name that occurs twice. TuningService owns the StepMeter on the root. Pure.
-// Lives on the progress thread.
 struct StepMeterOptions {
   int warmups = 3;  // samples that are discarded at the start
   int steps_per_sample = 10;
   int samples = 5;  // samples whose median is the score
 };
 
+// Computes the score of training steps from plans, in bytes per microsecond. A step begins at each occurrence of the
+// mark, the first name that has occurred twice. TuningService owns the StepMeter; only the root uses it. Pure.
 class StepMeter {
  public:
   explicit StepMeter(const StepMeterOptions& options) : options_(options) {}
 
-  // Call this before making a plan of these items, with their bytes. Returns a score if the plan completes
-  // a score. The next step is then not measured, since it began before the new parameters.
+  // Call this before making a plan of these items, with their bytes. Returns a score if a step of this plan completes
+  // the last sample. The step that now begins is then not measured, since its start precedes the new parameters.
   std::optional<double> add(const std::vector<PlanItem>& items, uint64_t bytes,
                             Clock::time_point now);
   // Records the cache id that a plan gave to the mark.

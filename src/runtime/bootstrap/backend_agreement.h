@@ -1,6 +1,5 @@
-// Compares the selected backends of all ranks, and the flags that must be equal, before any rank opens
-// a backend: ranks with different backends would wait for each other forever. hvd_init calls agree_on_backends() once.
-// Blocks until all ranks have replied.
+// Compares the selected backends of all ranks, and the flags that must be equal, before any rank opens a backend:
+// ranks with different backends would wait for each other forever. Blocks until all ranks have replied.
 #pragma once
 
 #include <span>
@@ -12,10 +11,10 @@
 
 namespace hvd::runtime {
 
-// Compares the selected backends of all ranks. `own`: BackendSelection::words of this rank, or the reason
-// why it cannot load them. If selections differ or a rank has an error, returns on every rank an error that names the
-// rank. Returns true if all ranks open the device backend that trials select: each rank has the backend's file, and at
-// least one rank has a GPU. `is_watched`: a launcher names late ranks; otherwise the lowest rank that has arrived names
+// Compares the selected backends of all ranks. `own`: BackendSelection::words of this rank, or the reason why it
+// cannot load them. If selections differ or a rank has an error, returns on every rank an error that names a rank.
+// Returns true if all ranks open the device backend that trials select: each rank has the backend's file, and at least
+// one rank has a GPU. `is_watched`: a launcher names late ranks; otherwise the lowest rank that has arrived names
 // them, once. `ranks`: RuntimeOptions::ranks.
 Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
                                const Result<std::string>& own, Deadline deadline, bool is_watched,

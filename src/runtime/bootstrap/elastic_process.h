@@ -1,7 +1,6 @@
-// One process of an elastic job: requests a place in each generation from the launcher, and
-// receives the launcher's news about the running generation. Owns a connection to the job's store
-// and the thread that waits for news. hvd_init makes one object for the life of the process. Any
-// thread may call.
+// One process of an elastic job: requests a place in each generation from the launcher, and receives the launcher's
+// news about the running generation. Owns two connections to the job's store, and the thread that waits for news.
+// hvd_init makes one object for the life of the process. Any thread.
 //
 // A process of an elastic job:
 //
@@ -48,10 +47,10 @@ class ElasticProcess {
     // True while the other ranks train. Only `identity` is set then: this process's future identity.
     bool is_provisional = false;
   };
-  // Requests a place in the next generation. Blocks until all processes of the last generation have
-  // requested one or ended; the launcher has the deadlines. A process that is no longer needed
-  // waits here until its agent ends it. While other ranks train, a new process gets a provisional
-  // place, and requests its final place before its first collective. One call at a time.
+  // Requests a place in the next generation. Blocks until all processes of the last generation have requested a place
+  // or ended; the launcher has the deadlines. A process that is no longer needed waits here until its agent ends it.
+  // While other ranks train, a new process gets a provisional place, and requests its final place before its first
+  // collective. One call at a time.
   Result<Joined> join(const WorkerSettings& settings, rendezvous::PlaceRequestFrom from);
 
   // Returns the generation of the last join(); -1 before the first call.
@@ -70,9 +69,9 @@ class ElasticProcess {
   void raise_in_run() { note_run(rendezvous::kRaisedInRun); }
   // Returns the pending rendezvous::HostUpdates for the next generation.
   int32_t host_updates() const;
-  // Returns the time until the agent of this process will end, if the launcher has announced it.
+  // Returns the seconds until the agent ends this process, if the launcher has announced its end.
   std::optional<double> leave_seconds() const;
-  // Returns the reason why a member of this generation is lost, or ok.
+  // Returns the reason why a member of the generation is lost, or ok.
   Status loss(int32_t generation) const;
 
  private:

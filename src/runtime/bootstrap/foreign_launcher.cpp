@@ -17,7 +17,7 @@ namespace {
 
 // A launcher with a bootstrap interface sets one of these variables.
 constexpr std::array kLauncherVariables = {"PMIX_NAMESPACE", "PMI_FD"};
-// srun sets both variables in any step. An sbatch script is not a task of a step.
+// srun sets both variables for each task of a step. An sbatch script is not a task.
 constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kTask = "SLURM_PROCID";
 constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";

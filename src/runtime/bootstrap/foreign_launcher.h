@@ -1,6 +1,6 @@
-// The bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra). A bootstrap plugin provides this
-// process's rank, and sends the address of the job's store to all ranks that start together. The first rank
-// serves the store. The bootstrap in identity.h calls these functions. Blocks until the ranks have the address.
+// The bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra). A bootstrap plugin provides
+// this process's rank, and sends the address of the job's store to all ranks that start together.
+// The first rank serves the store. Blocks until this rank has the address.
 #pragma once
 
 #include <map>

@@ -1,6 +1,5 @@
-// Finds the identity of this rank (rank, size, host) and the address of the job's store: from
-// HOROVOD_* variables, from a foreign launcher, from the rendezvous server, or as a job of one rank.
-// hvd_init calls these functions.
+// Finds the identity of this rank (rank, size, host) and the address of the job's store: from HOROVOD_* variables,
+// from a foreign launcher, from the rendezvous server, or as a job of one rank.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +45,7 @@ struct Bootstrap {
   Status trouble;
   // Interfaces that the bootstrap plugin published for the runtime's plugins.
   std::map<std::string, void*> published;
-  // This process's session with a foreign launcher, which must exist until the runtime's
+  // This process's session with a foreign launcher, or the store that it serves. Must exist until the runtime's
   // shutdown; may be empty.
   std::shared_ptr<void> session;
   // True if a rank serves the store, which then ends with that rank.

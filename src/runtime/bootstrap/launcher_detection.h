@@ -1,5 +1,5 @@
 // Detects foreign launchers, and reads this process's rank and size from their environment
-// variables. Returns an error if two launchers contradict each other. The bootstrap calls these functions. Any thread.
+// variables. Any thread.
 #pragma once
 
 #include <optional>
@@ -25,18 +25,18 @@ struct ForeignPlace {
 // Returns whether torchrun, or accelerate through torchrun, started this process or its parent.
 bool is_worker_of_torchrun();
 
-// Returns whether a user started this program in an interactive shell of a step: srun --pty runs the
-// shell on the terminal of the first task, or tmux, screen or script runs it below. The step's other
-// tasks have not started the program then. Returns false if a launcher in the shell started it.
+// Returns whether a user started this program in an interactive shell of a step: the shell of `srun --pty`, or a shell
+// of tmux, screen or script below that shell. The step's other tasks do not run the program then. Returns false if a
+// launcher in the shell started the program.
 bool is_in_shell_of_step();
 
-// Returns the place that a foreign launcher gave this process, with a size. Returns nullopt without such a
-// launcher, and if it started only one process, which may be Horovod's launcher.
+// Returns the place that a foreign launcher gave this process, with a size. Returns nullopt without such a launcher,
+// and if it started only this process, for example as Horovod's launcher.
 std::optional<ForeignPlace> foreign_place();
 
-// Like foreign_place(), but also returns a place without a size if the variables only show that the job
-// has several processes. For PMIx, this is a rank above 0; for hydra with -pmi-port, such a rank or
-// the number of ranks on this host.
+// Like foreign_place(), but also returns a place without a size if the variables only show that the job has several
+// processes. For PMIx, a rank above 0 shows this; for hydra with -pmi-port, a rank above 0 or the number of ranks on
+// this host.
 std::optional<ForeignPlace> place_among_several();
 
 // Returns an error with both places and a remedy if `identity` contradicts the foreign launcher.

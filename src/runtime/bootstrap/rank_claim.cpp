@@ -126,7 +126,7 @@ Result<RankClaim> RankClaim::take() {
   }
   const auto holder = net::connect_to_listener(name, SOCK_SEQPACKET);
   if (holder && !holder->socket) {
-    // The queue of the holder is full: it never accepts, so each refused process leaves a connection there.
+    // The holder's queue is full: the holder never accepts, so each refused process leaves a connection in the queue.
     return failed_precondition(
         cat("another process of this host is ", rank->words,
             " of this job already, by the same variables of the launcher, and has refused many "

@@ -1,7 +1,7 @@
-// Claims the rank that a launcher's variables give to this process. The rank's child processes inherit
-// these variables: a second process with them would join the job as the same rank, or join a job of
-// such children. The claim is a listening abstract Unix socket, which the kernel closes when the
-// process ends. hvd_init takes the claim before it finds the other ranks, and hvd_shutdown drops the claim.
+// Claims the rank that a launcher's variables give to this process. The rank's child processes inherit these
+// variables: a second process with them would join the job as the same rank, or form a job with children of other
+// ranks. The claim is a listening abstract Unix socket, which the kernel closes when the process ends. hvd_init takes
+// the claim before it finds the other ranks, and hvd_shutdown drops the claim.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,7 @@
 
 namespace hvd::runtime {
 
-// Walks from this process to its ancestors by /proc. Any thread.
-
-// Maximum number of ancestors that a search visits.
+// Maximum number of ancestors that a search in /proc visits.
 constexpr int kMostLevels = 64;
 
 // Returns the parent; nullopt without /proc, or if the process has ended.

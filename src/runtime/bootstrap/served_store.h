@@ -1,6 +1,7 @@
-// The store of a job under a foreign launcher. Rank 0 serves the store on a separate thread, which sleeps
-// without requests. The other ranks use the store's first address at which a server with the job's
-// secret replies. The saved bootstrap (foreign_launcher.h) owns the server.
+// The store of a job under a foreign launcher, or of a start by hvd_init_options.share. Rank 0 serves the store on a
+// separate thread, which sleeps while no request arrives. The other ranks use the store's first address at which a
+// server with the job's secret replies. The saved bootstrap (foreign_launcher.h) or Bootstrap::session owns the
+// server.
 #pragma once
 
 #include <functional>
@@ -60,12 +61,11 @@ Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& inv
                                                            int32_t rank, int32_t leader,
                                                            Deadline deadline);
 
-// Bootstrap by the caller of hvd_init, which passes this process's rank and a function that copies a text
-// from rank 0 to all ranks (hvd_init_options.share). Rank 0 serves the store until its shutdown.
+// This process's rank, and a function that shares a text, both from the caller of hvd_init (hvd_init_options.share).
 struct CallerPlace {
   int32_t rank = 0;
   int32_t size = 0;
-  // Copies rank 0's text to all ranks; returns false on failure.
+  // Copies rank 0's text to all ranks; returns false on failure. Blocks.
   std::function<bool(std::string* text)> share;
 };
 

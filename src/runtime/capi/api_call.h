@@ -79,7 +79,8 @@ class ApiCall {
     if (provisional_ != nullptr) return provisional_;
     return runtime_ != nullptr ? &runtime_->identity() : nullptr;
   }
-  // Returns ok if a runtime exists. Blocks while this process has a provisional rank.
+  // Returns ok if a runtime exists. With a provisional place, first requests the final place, and blocks until this
+  // process has joined the ranks.
   Status check(rendezvous::PlaceRequestFrom from = rendezvous::PlaceRequestFrom::kCollective) {
     if (state.forked.load(std::memory_order_relaxed)) {
       return failed_precondition(
@@ -127,7 +128,7 @@ Status copy_sized(const T* from, size_t least, T* to) {
   return {};
 }
 
-// Runs f, which returns a Status; an exception (out of memory) becomes a Status.
+// Returns the code of f's Status. An exception (out of memory) becomes an error.
 template <typename F>
 int guarded(char* error, size_t error_size, F&& f) {
   try {

@@ -86,8 +86,8 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
   options->controllers.insert(options->controllers.begin(), selection->controller);
 }
 
-// An exit handler destroys the object, since its threads use objects that are destroyed later. A
-// forked child keeps it.
+// An exit handler destroys the object, before the static objects that its threads use. A forked child does not destroy
+// it.
 hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
   if (state.saved_bootstrap == nullptr) {
     state.saved_bootstrap = new hvd::runtime::SavedBootstrap;
@@ -206,7 +206,7 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
   }
   HVD_ASSIGN_OR_RETURN(start.which.ranks, ranks_of(wishes));
   if (!start.elastic && !start.is_foreign) start.which.epoch = starts_of(start.which.ranks);
-  // In an elastic job, all ranks have already called hvd_init.
+  // In an elastic job, a rank gets its place only when all ranks have called hvd_init.
   start.is_limited = wishes.timeout_seconds > 0 || start.elastic || start.is_foreign;
   if (wishes.timeout_seconds > 0) start.settings.set_start_seconds(wishes.timeout_seconds);
   if (start.is_limited) start.settings.set_init_seconds(start.settings.start_seconds);
@@ -312,7 +312,7 @@ void replace_runtime(std::unique_ptr<Runtime> runtime, std::shared_ptr<void> ses
   state.session = new std::shared_ptr<void>(std::move(session));
 }
 
-// Sets `is_void` if a member of the generation was lost before all ranks had connected.
+// Sets *is_void if a member of the generation was lost before all ranks had connected.
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(auto start, begin_start(wishes, from));

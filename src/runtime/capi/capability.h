@@ -1,4 +1,4 @@
-// Tests whether a feature of this build works on this machine. hvd_capability calls is_capable(). Any thread.
+// Tests whether a feature of this build works on this machine. Any thread.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ class RuntimeCore;
 class DeviceTurns final : public Service {
  public:
   explicit DeviceTurns(RuntimeCore* core) : core_(core) {}
-  // The root of a set calls request() after it has sent a plan whose batches need a turn.
+  // Requests a turn for a plan that the root of the set has sent.
   void request(uint32_t serial);
   void receive(int32_t from, ByteView message) override;
 

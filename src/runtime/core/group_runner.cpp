@@ -332,7 +332,7 @@ void GroupRunner::close_if_ended(uint64_t key) {
   destroyed_.erase(found);
 }
 
-// Fails the calls that a member has not completed before it left.
+// Fails the calls that a leaving member has not completed, once this rank's earlier calls are complete.
 void GroupRunner::check_ends(Group& group) {
   for (const GroupEnd& end : ends_) {
     if (end.key != group.key || group.completed < end.calls) continue;

@@ -9,8 +9,9 @@
 //   advance() ------ flow: compares all records -- equal: ---> data moves ---> finish(): complete, begin the next
 //                                                        '- different: the call fails, and the group continues
 //
-// A member that leaves sends the number of its calls (GroupEnd): the other members complete these calls, and their
-// later calls fail. A member that dies sends nothing: check_members() fails the calls of its groups when the job ends.
+// A member that leaves sends the number of its complete calls (GroupEnd): the other members complete these calls, and
+// their later calls fail. A member that dies sends nothing: check_members() fails the calls of its groups when the job
+// ends.
 //
 // Invariants: call n of a member runs only with call n of the other members, also after a call that
 // failed because calls differed. A failed group stays failed (`failure`). `ends_` keeps a notice that
@@ -34,7 +35,7 @@
 
 namespace hvd::runtime {
 
-// Announces that a rank leaves a group after a number of calls.
+// Announces that a rank leaves a group after it has completed `calls` calls.
 struct GroupEnd {
   int32_t rank;  // the leaving rank, or the receiver in a list of ends to send
   uint64_t key;  // key of the group, equal on all members

@@ -39,7 +39,8 @@ class MessageLinks {
   void notify_children(MessageKind kind, const Notice& notice);
 
   using Receiver = void (*)(void* argument, int32_t from, const void* message, size_t size);
-  // Calls `receiver` for each message that has arrived. Sets *moved if any byte was sent or received.
+  // Sends and receives what the links allow. Calls `receiver` for each complete message. Sets *moved if any byte
+  // moved.
   Status poll(Receiver receiver, void* argument, bool* moved);
   // Returns the rank whose loss the controller has reported as its failure, or -1.
   int32_t lost_rank() const;
@@ -65,9 +66,8 @@ class MessageLinks {
   uint64_t messages_sent_ = 0;
 };
 
-// Carries the messages of this rank's services (timeline, stall checks, metrics, autotuning) along the
-// combining tree of all ranks, and runs their alarms. Does not own the services. Only the runtime
-// core calls the bus, and fails the job on an error. Lives on the progress thread.
+// Carries the messages of this rank's services (service.h) along the combining tree of all ranks, and runs their
+// alarms. Does not own the services. The caller fails the job on an error. Lives on the progress thread.
 class ServiceBus {
  public:
   // The links must outlive the bus.
@@ -79,7 +79,7 @@ class ServiceBus {
   Status to_root(ServiceId id, ByteView message);
   // Sends a message from the root's service to the service of every rank, including the root.
   Status to_all(ServiceId id, ByteView message);
-  // Takes a service's message from a neighbour, and forwards it in the tree or delivers it to the service.
+  // Takes a service's message from a neighbour: forwards it in the tree, delivers it to this rank's service, or both.
   Status receive(MessageKind kind, int32_t from, ByteView message);
 
   // Returns the earliest alarm of a service, at which the caller must call run_alarms(); max without an alarm.

@@ -22,7 +22,6 @@ std::string name_text(const LastSubmission& last) {
   return is_message ? message_text(last.op, last.peer, last.tag) : last.name;
 }
 
-// Adds the submission to the unfinished submissions.
 void PendingSubmissions::admit(Submission* submission, Clock::time_point now) {
   submission->since = now;
   submission->stall_reports = 0;
@@ -146,7 +145,7 @@ void PendingSubmissions::leave(const std::vector<Submission*>& submissions) {
   const uint64_t left = pending_.load() - count;
   if (count > 0 && unfinished_ == 0 && collected_.empty()) {
     expected_ = std::exchange(burst_, 0);
-    // An early wake does not help a burst of one submission, whose submitter most likely waits for it.
+    // An early wake does not help a burst of one submission: its submitter most likely waits for it.
     burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
                         std::memory_order_relaxed);
   }

@@ -1,8 +1,7 @@
 // The incomplete submissions of this rank: the submission queues, the batching window, the list of unfinished
-// submissions, and the submissions that the current pass has finished. Sends, receives and calls of groups have
-// a separate queue without a batching window. Only the runtime core calls this class, announces
-// each submission, and decides its outcome. Lives on the progress thread,
-// except for the functions marked "any thread".
+// submissions, and the submissions that the current pass has finished. Sends, receives and calls of groups have a
+// separate queue without a batching window. Lives on the progress thread, except for the functions marked "any
+// thread".
 #pragma once
 
 #include <atomic>
@@ -49,7 +48,8 @@ class PendingSubmissions {
 
   // ---- any thread ----
   enum class Wake { kNone, kDriver, kFull };
-  // Queues a submission. Returns the wake-up that the caller must make.
+  // Queues a submission. Returns the call of Progress that the caller must make: notify() for kDriver, notify_full()
+  // for kFull (a complete burst).
   Wake submit(Submission* submission);
   // Starts a submission that awaits its start.
   void start(Submission* submission);

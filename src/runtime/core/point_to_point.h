@@ -46,7 +46,7 @@ class PointToPoint {
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
   // Returns the reason why new sends and receives are refused, or ok. Any thread.
   Status refusal() const;
-  // True when all messages of this rank have arrived after end(), or after a failure. Any thread.
+  // True after end(), once all messages of this rank have arrived, and after a failure. Any thread.
   const std::atomic<bool>& ended() const { return ended_; }
 
   // Starts a submitted send or receive.

@@ -1,6 +1,5 @@
-// Owns the process sets of this rank, in the order of their serial numbers: adds, finds and drops them.
-// Buffers messages for sets that this rank has not added yet. Only the runtime core, which makes a
-// set's plans and ends its work, calls the registry. Lives on the progress thread.
+// Owns the process sets of this rank, in the order of their serial numbers: adds, finds and drops
+// them. Buffers messages for sets that this rank has not added yet. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,8 @@ inline bool are_two_machines(const SetMembers& members, std::span<const int32_t>
 }
 
 // The state of one process set on a member rank: its negotiation, its plans and the queue of its
-// batches. ProcessSetRegistry owns this state, and the runtime core works on it. Process sets are independent:
-// each has its own combining tree, root, response cache and plan sequence. Lives on the progress thread.
+// batches. ProcessSetRegistry owns this state. Process sets are independent: each has its own
+// combining tree, root, response cache and plan sequence. Lives on the progress thread.
 struct ProcessSetState {
   ProcessSetState(std::shared_ptr<const SetMembers> of, int32_t rank,
                   std::span<const int32_t> machines, const FusionOptions& fusion,
@@ -88,7 +87,6 @@ class ProcessSetRegistry {
   // Drops removed sets that have ended and are idle. Returns true if it dropped any set.
   Result<bool> drop_removed();
 
-  // Returns the set of all ranks.
   ProcessSetState* all() const { return all_; }
   // Returns nullptr if the set does not exist or this rank is not a member.
   ProcessSetState* find(uint32_t serial) const { return serial == 0 ? all_ : find_other(serial); }

@@ -671,7 +671,7 @@ void RuntimeCore::fail_with(const Status& found, int32_t received_from) {
 void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
   if (departed()) return;
   const Status first = shutdown_.fail(cause, received_from, newest() != nullptr);
-  // Abort the links first: operations that share them are aborted with the text only.
+  // Abort the links first: they get the complete status, but the operations on them get only its text.
   links_.abort(first);
   submissions_.fail_early(first);
   executor_.abort(first.message().c_str());

@@ -69,16 +69,15 @@ class RuntimeCore final : public Drivable, private PlanSink {
 
   // ---- any thread ----
   using Wake = PendingSubmissions::Wake;
-  // Queues a submission. Returns the wake-up that the caller must make.
+  // Queues a submission. Returns the call of Progress that the caller must make (PendingSubmissions::submit).
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
   // Starts a submission that awaits its start. The caller must wake the driver.
   void start(Submission* submission) { submissions_.start(submission); }
-  // Queues a send, a receive or a call of a group.
   void submit_direct(Submission* submission) { submissions_.submit_direct(submission); }
   // Returns the reason why sends and receives are refused, or ok.
   Status refuse_message() const { return messages_.refusal(); }
   bool uses_direct() const { return messages_.is_in_use() || groups_.is_in_use(); }
-  // True when all messages of this rank have arrived after end_messages(), or after a failure.
+  // True after end_messages(), once all messages of this rank have arrived, and after a failure.
   const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
   // Returns the reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
@@ -114,7 +113,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   GroupRunner& groups() { return groups_; }
   // Ends a group of this rank: its calls fail, and so do later calls of the other members.
   Status destroy_group(int32_t id);
-  // Delivers later messages and alarms to this service, which outlives the last step.
+  // Delivers later messages and alarms to this service, which must outlive the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
   // to_root sends a message from this rank's service to the root's service; to_all sends one from the root's
   // service to the service of every rank, including the root. After the job's end, the two functions drop messages.
@@ -138,7 +137,6 @@ class RuntimeCore final : public Drivable, private PlanSink {
   }
   CoreCounts counts() const;
   Instruments& instruments() { return instruments_; }
-  // The time at which this rank's device ended a batch last.
   Clock::time_point device_ended() const { return executor_.device_ended(); }
   // The newest unfinished submission. Submission::older links to earlier ones.
   Submission* newest() const { return submissions_.newest(); }

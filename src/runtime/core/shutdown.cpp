@@ -22,7 +22,7 @@ int32_t Shutdown::leaver_of(const SetMembers& set) const {
 }
 
 Status Shutdown::left_by(int32_t leaver) const {
-  // The program of another rank may also have ended, or have raised an exception.
+  // Another rank may leave without a call of shutdown: its program has ended, or has raised an exception.
   const std::string who = leaver == links_->rank()
                               ? std::string("this rank called shutdown")
                               : cat("rank ", leaver, " has ended its program or called shutdown");
@@ -93,7 +93,7 @@ std::optional<int32_t> Shutdown::cut_off_by() const {
   return peer;
 }
 
-// Returns whether this rank is in a set that has not ended.
+// Returns whether `rank` is in a set that has not ended, and no member of the set wants to leave.
 bool Shutdown::ends_a_set(int32_t rank) const {
   const MutexLock lock(mutex_);
   for (const int32_t id : sets_->ids()) {

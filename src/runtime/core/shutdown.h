@@ -17,12 +17,11 @@
 
 namespace hvd::runtime {
 
-// The state machine of the shutdown protocol. A rank that calls hvd_shutdown sends "leave" to the
-// root, which sends "stop" down the combining tree: the process sets with that rank end, and the
-// first "stop" ends the set of all ranks. A rank sends "stopped" to its parent when all sets of its
-// subtree have ended and have run their plans. When all ranks have stopped, the root sends
-// "goodbye" down the tree, and ranks may close their links. Class Shutdown owns the ShutdownProtocol,
-// calls it on the progress thread only for ranks that end a set, and sends the returned messages.
+// The state machine of the shutdown protocol. A rank that calls hvd_shutdown sends "leave" to the root, which sends
+// "stop" down the combining tree: the process sets with that rank end, and the first "stop" ends the set of all ranks.
+// A rank sends "stopped" to its parent when all sets of its subtree have ended and have run their plans. When all
+// ranks have stopped, the root sends "goodbye" down the tree, and ranks may close their links. Class Shutdown owns the
+// ShutdownProtocol, and sends the returned messages.
 class ShutdownProtocol {
  public:
   ShutdownProtocol(bool is_root, size_t children) : is_root_(is_root), children_(children) {}
@@ -85,14 +84,14 @@ class Shutdown {
   bool is_ending() const { return is_ending_.load(std::memory_order_acquire); }
   // Returns true if the job has failed, or each of its process sets has ended.
   bool over() const { return over_.load(std::memory_order_relaxed); }
-  // Returns the reason for the end, or ok.
+  // Returns the reason for the end if over(), else ok.
   Status refusal() const;
   // Returns true if this set has ended: a member has left, or the job has failed.
   bool has_ended(const SetMembers& set) const;
   // Returns an error if this rank must refuse a submission of the operation `op` to this set, else ok. `name`: the
   // tensor's name, for the error; may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set);
-  // Sends and receives end with their other rank, not with a process set.
+  // Returns whether the rank has left: a send or receive ends when its other rank leaves, not with a process set.
   bool has_left(int32_t rank) const;
   // Returns the error for a send or receive after `peer` has left (-1: any of several ranks). `text` names the call.
   Status refuse_message(std::string_view text, int32_t peer);
@@ -100,7 +99,7 @@ class Shutdown {
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
   // Returns the peer whose exit made work of this rank fail, if any.
   std::optional<int32_t> cut_off_by() const;
-  // Returns the cause's message if the peer may still be running (cause_in), or empty.
+  // Returns the cause if the failure is a broken link or a rank that does not answer (cause_in), or empty.
   std::string cut_off_cause() const;
   // True if no peer needs this rank: its links may be closed.
   const std::atomic<bool>& departed() const { return departed_; }
@@ -116,7 +115,7 @@ class Shutdown {
   [[nodiscard]] Step leave();
   // Takes a notice of the shutdown protocol from a neighbour.
   [[nodiscard]] Step receive(MessageKind kind, const Notice& notice);
-  // Reports that this rank has run all plans. Call it in every such pass.
+  // Call it in each pass in which this rank has run all plans.
   [[nodiscard]] Step drained() { return act(protocol_.drained()); }
   // Reports that a peer has closed its links. Returns nullopt if the closing is a failure. Otherwise this
   // rank's subtree has run all plans, and only the goodbye message is late: no peer needs this rank.

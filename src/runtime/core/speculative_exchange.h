@@ -1,7 +1,6 @@
-// Speculative allreduce between two ranks on two machines (negotiation/speculation.h): decides when
-// a message carries eager data, and makes the plan for the case that both ranks expect the same
-// batch. Owns the latest such plan and its data. Only the runtime core calls this class, and
-// applies the plans. Lives on the progress thread.
+// Speculative allreduce between two ranks on two machines (negotiation/speculation.h): decides when a message carries
+// eager data, and makes the plan for the case that both ranks expect the same batch. Owns the latest of these plans
+// and its data. The runtime core applies the plans. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>

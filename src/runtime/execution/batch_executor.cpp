@@ -179,7 +179,7 @@ void BatchExecutor::go_on(Run* run) {
   }
 }
 
-// Ends completed batches in order, except that batches do not wait for batches on a device's stream.
+// Ends completed batches in order. A batch does not wait for earlier batches on a device's stream.
 Status BatchExecutor::retire(BatchQueue* queue, bool* moved) {
   for (auto at = queue->running.begin(); at != queue->running.end();) {
     if (!(*at)->done && !(*at)->is_on_stream) return {};
@@ -288,7 +288,7 @@ Status BatchExecutor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> 
   return {};
 }
 
-// Fails only the work of a batch, and the runtime continues, since every rank refuses the batch equally.
+// Fails only the work of the batch. The runtime continues, since every rank refuses the batch equally.
 void BatchExecutor::refuse(Run* run) {
   const hvd_batch& batch = run->batch;
   finish(run, unimplemented(cat("no operation plugin here runs ", op_name(batch.op),

@@ -67,12 +67,11 @@ class BatchExecutor {
   // reduced one-shot (its plugin lacks reduce_wholes, it is widened, or it is not an allreduce of CPU memory).
   bool one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                        std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
-  // Reduces a batch with such inputs one-shot. `theirs` is the complete input of the other member. The queue must be
-  // idle.
+  // Reduces a batch for which one_shot_inputs() has returned true. `theirs`: the complete input of the other member.
+  // The queue must be idle.
   Status run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                       std::span<const AgreedItem> items, ByteView theirs);
-  // Starts and advances batches. Returns true if any batch made progress. After a failure of a rank or its
-  // links, no batch can continue.
+  // Starts and advances batches. Returns true if any batch made progress. After an error, no batch can continue.
   Result<bool> advance();
 
   bool idle() const { return outstanding_ == 0; }
@@ -82,7 +81,7 @@ class BatchExecutor {
   size_t outstanding(const BatchQueue& queue) const;
   // Returns the number of batches that are not on a device's stream.
   size_t busy(const BatchQueue& queue) const;
-  // The time at which the device ended the last batch, of all sets; the epoch if it has ended none.
+  // Returns the time at which the device ended the last batch of any set; the epoch if it has ended none.
   Clock::time_point device_ended() const { return device_ended_; }
   // Notifies the plugins that running batches will not finish.
   void abort(const char* cause);

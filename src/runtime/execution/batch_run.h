@@ -1,4 +1,4 @@
-// The state of one batch, and of the batch queue of one process set. Only the batch executor uses Run and BatchQueue.
+// The state of one batch, and of the batch queue of one process set.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +62,7 @@ struct BatchExecutor::Run {
   bool ends_turn = false;  // this is the last device batch of its plan
   bool done = false;
   void* event = nullptr;      // event of the stream that has the batch; nullptr: no stream
-  bool is_on_stream = false;  // its submissions are marked, and the queue counts it
+  bool is_on_stream = false;  // go_on() has marked its submissions; BatchQueue::on_stream counts it
   uint32_t traced = 0;        // its number in the timeline
   uint64_t step = 0;          // StepLog::ended when the ranks agreed on it
   // Begin and end of the execution on its device; equal if unknown.

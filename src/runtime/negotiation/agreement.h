@@ -1,5 +1,4 @@
-// Checks that the requests of all ranks for one name are equal, and makes the error message if they
-// differ. Coordinator, negotiator and plan application call these functions. Pure.
+// Checks that the requests of all ranks for one name are equal, and makes the error message if they differ. Pure.
 #pragma once
 
 #include <optional>

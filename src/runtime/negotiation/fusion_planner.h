@@ -1,5 +1,4 @@
-// Packs agreed tensors into batches. The coordinator and speculative allreduce call plan_fusion(). Pure: equal
-// lists give equal batches.
+// Packs agreed tensors into batches. Pure: equal lists give equal batches.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 //
 // A reporter is this rank or a child. A reporter reports a name once for its complete subtree: by cache id, if the
 // request equals the entry's request on each of its ranks, or in full (Proposal). A name is whole when each reporter
-// (for operations of some members: each reporter with such a member) has reported it or has joined. The name is then
-// sent to the parent: by id if each reporter used the id, otherwise in full, with the entry's request for ids.
+// (for operations of some members: each reporter with one of these members) has reported it or has joined. The name is
+// then sent to the parent: by id if each reporter used the id, otherwise in full, with the entry's request for ids.
 //
 // Invariants:
 // - Reports are never withdrawn, and a reporter that reports a name twice is faulty.
@@ -59,7 +59,7 @@ class Negotiator {
   // Takes a child's announcement. An error means that the child is faulty.
   Status receive(int32_t child, Announcement* announcement);
 
-  // Apply parts of the root's plans: forget() an invalid cache id, all_have_joined() the join of all ranks.
+  // Apply parts of the root's plans: forget() the end of a cache id, all_have_joined() the join of all ranks.
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 

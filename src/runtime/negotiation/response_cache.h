@@ -76,11 +76,10 @@ class ResponseCache {
   std::deque<Forgotten> forgotten_;  // oldest first
 };
 
-// Decides which names get a cache id at the root, and which ids are revoked. A name gets an id at
-// its second agreement, so that names used once do not fill the cache. If the cache is full, a name
-// replaces the least recently used name, but only if that name has been unused for longer than the new
-// name's interval between uses. Thus, if a step has more names than the cache has slots, some names
-// keep their ids. Pure except for its memory.
+// Decides which names get a cache id at the root, and which ids are revoked. A name gets an id at its second
+// agreement, so that names used once do not fill the cache. If the cache is full, a name replaces the least recently
+// used name, but only if that name has been unused for longer than the new name's interval between uses. Thus, if a
+// step has more names than the cache has slots, some names keep their ids.
 class CachePolicy {
  public:
   explicit CachePolicy(uint32_t capacity);

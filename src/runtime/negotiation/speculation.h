@@ -3,12 +3,11 @@
 // same batch, one message in each direction completes it. Otherwise the ranks drop the eager data
 // and negotiate the batch as usual.
 //
-// The child sends an announcement, the root a tentative plan: "if your announcement number N
-// carries eager data for the same names, this is the next plan". The two ranks know announcement N, so
-// no further message is needed to decide whether the plan is valid. Until the root receives announcement N,
-// the root makes no other plan for the set and does not end the set. When the set ends, the child sends an
-// empty announcement, its last one for speculation, and the root stops waiting. This class only
-// keeps the state; the runtime core sends the messages. Pure.
+// The child sends an announcement, the root a tentative plan: "if your announcement number N carries eager data for
+// the same names, this is the next plan". The two ranks know announcement N, so no further message is needed to decide
+// whether the plan is valid. Until the root receives announcement N, the root makes no other plan for the set and does
+// not end the set. When the set ends, the child sends an empty announcement, its last one for speculation, and the
+// root stops waiting. This class only keeps the state; SpeculativeExchange sends the messages. Pure.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +53,8 @@ class Speculation {
   ByteView announce(std::span<const uint32_t> ids);
   // Returns whether an announcement of these ids would match the tentative plan.
   bool matches_tentative_plan(std::span<const uint32_t> ids) const;
-  // Returns whether announcement N of the tentative plan has already been sent and matches the plan.
-  // Otherwise keeps the tentative plan while this rank may still send announcement N.
+  // Returns whether announcement N of the tentative plan has already been sent and matches the
+  // plan. Otherwise keeps the tentative plan if announcement N is this rank's next one.
   bool matches(const TentativePlan& tentative);
   // Records that a plan has arrived, with or without eager data, which ends the speculation.
   void plan_came(bool has_eager_data);

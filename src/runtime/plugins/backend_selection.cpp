@@ -96,7 +96,7 @@ const char* name_of(const hvd_plugin* record) {
 
 using OnMessage = void (*)(void* argument, int32_t rank, const void* message, size_t size);
 
-// Closes the message links first, since the data links were opened before.
+// The destructor closes `messages` first, since `data` was opened first.
 struct ControllerPair {
   OpenedPlugin data;
   OpenedPlugin messages;

@@ -1,6 +1,6 @@
 // Selects the plugins that settings name: HOROVOD_CONTROLLER for messages between ranks,
 // HOROVOD_CPU_OPERATIONS for tensors in host memory, HOROVOD_GPU_OPERATIONS for tensors in device
-// memory. hvd_init calls select_backends().
+// memory.
 #pragma once
 
 #include <string>
@@ -35,8 +35,8 @@ struct BackendSelection {
 // For devices, only warns, since the runtime opens the device backend even without a GPU.
 Result<BackendSelection> select_backends(const WorkerSettings& settings);
 
-// Removes the plugins that no setting names, and logs this, as a warning if `aloud`: controllers
-// and operations from the search path open their own connections.
+// Removes the plugins of the search path, and logs this, as a warning if `aloud`: they open their own connections,
+// which are not encrypted.
 void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
                            std::vector<const hvd_plugin*>* controllers,
                            std::vector<const hvd_plugin*>* ops);

@@ -27,7 +27,8 @@ class PeerLink {
   void open_stream() {
     if (link_ && !link_->is_local()) link_->open_stream();
   }
-  // Prepares the first transfer to the peer. Returns the place of a ring that the peer does not know yet.
+  // Prepares a transfer to the peer: opens the stream between hosts, or makes the ring within a host. Returns the
+  // place of a new ring.
   std::optional<collectives::SharedHeap::Place> prepare();
   // Returns whether large messages to the peer are sent in pieces.
   bool sends_pieces() const { return sends_pieces_; }

@@ -12,7 +12,8 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Batching window: about as long as a backward pass, and short enough for programs that only poll.
+// Batching window if the helper shares a core: about as long as a backward pass, and short enough for programs that
+// only poll.
 constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 
 // For this time after the user's last submission, the helper does not sleep but polls the queue every
@@ -161,7 +162,8 @@ void Progress::give_core(Clock::time_point now) {
 void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {
   MutexLock lock(changed_mutex_);
   blocked_.fetch_add(1);
-  // Either the driver sees that this thread is blocked, or this thread sees the driver's change.
+  // Check after the increment: either the driver sees that this thread is blocked, or this thread sees the driver's
+  // change.
   if (!done.load() && has_driver_.load()) {
     if (deadline.is_never())
       changed_.wait(lock.native());
@@ -180,7 +182,8 @@ bool Progress::arm() {
   if (!core_->before_sleep()) return false;
   armed_ = true;
   sleeping_.store(true);
-  // Either this thread sees the input, or the submitter sees that this thread sleeps, and wakes it.
+  // Check after the store: either this thread sees the input, or the submitter sees `sleeping_`, and wakes this
+  // thread.
   if (!core_->has_input()) {
     core_->on_sleep();
     return true;
@@ -251,7 +254,7 @@ void Progress::help_once() {
   lock.unlock();
   if (!stopping_.load()) events_->wait(Deadline::at(until));
   helper_asleep_.store(false);
-  // A thread that now waits for work has or gets the progress lock, and calls disarm().
+  // The next thread that takes the progress lock to drive the core calls disarm().
 }
 
 void Progress::lull() {

@@ -62,7 +62,7 @@ class AdaptiveYield {
   bool is_long_ = false;  // this wait spins for long_, regardless of yields
   bool is_new_ = false;   // this wait has not polled yet
   bool is_spinning_ = false;
-  bool answered_ = false;  // apparently the last yield let the peer answer
+  bool answered_ = false;  // the peer seems to have replied during the last yield
   Clock::time_point since_{};
   Clock::time_point last_{};  // the last time of a spin
 };
@@ -142,7 +142,7 @@ class Progress {
 
   // Wakes the sleeping driver, if any, because of new input. Any thread.
   void notify();
-  // Like notify(), and ends the batching window at once.
+  // Like notify(). If no thread waits, also ends the pause of the helper thread between two polls of the queue.
   void notify_full();
   // Wakes all waiting threads after a thread other than the driver has completed work.
   void notify_completed();

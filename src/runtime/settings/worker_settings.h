@@ -48,9 +48,9 @@ class WorkerSettings {
   std::string bootstrap = table_.text("bootstrap");
   std::string network_interfaces = table_.text("network_interfaces");
   std::string port_range = table_.text("port_range");
-  // Limit to connect ranks that have all called hvd.init().
+  // Time limit for the ranks to connect, after all have called hvd.init().
   double start_seconds = table_.number("start_timeout");
-  // Limit for a rank to call hvd.init() after another rank waits there.
+  // Time limit for all ranks to call hvd.init(), from this rank's call.
   double init_seconds = hvd::init_seconds(table_);
   bool encrypts = table_.flag("encrypt");
 

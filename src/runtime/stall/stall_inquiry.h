@@ -27,8 +27,8 @@ struct StallTimes {
 
 class StallInquiry {
  public:
-  // `is_member(process set, rank)` returns whether a rank that does not answer may be missing. `parents`:
-  // the rank that forwards each rank's answer, or -1.
+  // `is_member(process set, rank)`: only for ranks that do not answer. `parents`: the rank that
+  // forwards each rank's answer, or -1.
   StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member,
                std::vector<int32_t> parents);
 
@@ -41,7 +41,7 @@ class StallInquiry {
   Clock::time_point alarm() const;
   // Returns the question to all ranks, if it is due.
   std::optional<StallAsk> ask(Clock::time_point now);
-  // Returns the report if all ranks have answered or the time limit has passed; nullopt if no work is
+  // Returns the report once all ranks have answered or the time limit has passed; nullopt before, and if no work is
   // stalled.
   std::optional<StallReport> conclude(Clock::time_point now);
 

@@ -109,7 +109,8 @@ double StallInspector::age_of(const Submission& submission, Clock::time_point no
   return seconds_of(now - (submission.has_left ? std::max(since, core_->device_ended()) : since));
 }
 
-// Warns of batches that stay on their stream, on the lowest rank of the set, since its kernels wait for each other.
+// Warns of batches that stay on their stream. Only the lowest rank of the set warns: the kernels of all its ranks wait
+// for each other.
 void StallInspector::warn_of_streams(Clock::time_point now) const {
   const Submission* oldest = nullptr;
   size_t count = 0;

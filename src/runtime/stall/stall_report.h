@@ -1,5 +1,5 @@
-// Formats the report of a stall as lines of the log and as a line of JSON. StallInspector calls these functions.
-// Pure.
+// The messages of the stall inspectors, and the report of a stall: formats it as lines of the log and as a line of
+// JSON. Pure.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace hvd::runtime {
 //   answer   rank -> root   the rank's state for each of these names, and what the rank does now
 enum class StallMessageKind : uint8_t { kHello = 1, kWaiting = 2, kAsk = 3, kAnswer = 4 };
 
-// Messages contain the members in their order.
+// Each message contains the members of its struct, in their order.
 struct StallHello {
   static constexpr auto kKind = StallMessageKind::kHello;
   std::string host;
@@ -73,7 +73,7 @@ struct StallAnswer {
   int32_t last_op = 0;
   double last_seconds = 0;   // age of the last submission
   std::string last_program;  // compiled program that submitted it; may be empty
-  // The Python stack of a rank that has not submitted an operation; without Python, the kernel's information.
+  // The Python stack of a rank that has not submitted an operation; `note`: the kernel's information, without Python.
   std::string stack;
   std::string note;
   std::string place;  // line at which a rank waits, for example "train.py:88 in main"; or empty

@@ -1,6 +1,5 @@
-// Reads the stack of this process's main thread from inside the process, without ptrace. The source is
-// an interpreter that writes its stack on a signal (hvd_offer_stack), or else the kernel's information
-// in /proc. The stall inspector calls these functions.
+// Reads the stack of this process's main thread from inside the process, without ptrace. The source is an interpreter
+// that writes its stack on a signal (hvd_offer_stack), or else the kernel's information in /proc.
 #pragma once
 
 #include <string>
@@ -22,13 +21,13 @@ struct StackChannel {
 // `fd` must be non-blocking.
 Result<StackChannel> open_stack_channel(int signal, int fd);
 
-// Returns the stack of the main thread, one line per call, innermost first. Empty without a channel, if
-// the signal has another handler by now, or if the thread does not reply within a short time. Waits
-// at most this time. One thread at a time.
+// Returns the stack of the main thread, one line per call, innermost first. Empty without a channel, after a change of
+// the signal's handler, or if the thread does not reply within a short time. Waits at most this time. One thread at a
+// time.
 std::string main_thread_stack(const StackChannel& channel);
 
-// Returns the user's line in such a stack, for example "train.py:88 in main": the innermost line outside
-// installed packages, or else the innermost line; empty without a line. Pure.
+// Returns the user's line in a stack of main_thread_stack(), for example "train.py:88 in main": the innermost line
+// outside installed packages, or else the innermost line; empty without a line. Pure.
 std::string user_place(std::string_view stack);
 
 // Returns the kernel's information on the main thread: name and current system call.

@@ -1,5 +1,4 @@
-// Checks the arguments of hvd_group_create and hvd_group_submit, and copies a call into a
-// Submission. Runtime calls these functions on the submitting thread.
+// Checks the arguments of hvd_group_create and hvd_group_submit, and copies a call into a Submission.
 #pragma once
 
 #include <memory>

@@ -101,7 +101,8 @@ void SetTable::remove(int32_t id) {
   MutexLock lock(mutex_);
   const auto found = sets_.find(id);
   if (found == sets_.end()) return;
-  // Reuse only ids of unnamed sets. Programs wait for their removal; plugins may still use a removed named set.
+  // Reuse only ids of unnamed sets: programs wait for the removal of these sets, but plugins may still use a removed
+  // named set.
   if (found->second->name.empty()) free_.push_back(id);
   sets_.erase(found);
 }

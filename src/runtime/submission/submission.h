@@ -71,7 +71,7 @@ struct Submission {
     double timeout = 0;  // seconds to a match before the message fails; 0: no limit
     // The progress thread owns these fields.
     Clock::time_point expires = Clock::time_point::max();
-    uint64_t order = 0;      // order among this rank's receives
+    uint64_t order = 0;      // order of the start among this rank's sends and receives
     uint64_t id = 0;         // id of the offer of the message; 0: not offered
     size_t moved = 0;        // bytes that this rank has sent or received
     size_t taken = 0;        // bytes of sent pieces that the receiver has taken
@@ -211,7 +211,8 @@ class HandleTable {
   bool release(hvd_handle handle, bool* in_use = nullptr);
   // Marks submissions as being on a stream.
   void go_on(std::span<Submission* const> submissions);
-  // Records that the user uses the result of a submission on a stream. Returns false if the submission is done.
+  // Records that the user uses the result of a submission on a stream. Returns false if the submission is done, or
+  // after fail_early().
   bool use_early(Submission* submission, bool ends_process);
   // Prevents further early use of results, because `newest` and all older submissions will fail.
   // Returns the error of a submission whose result is in use and whose failure ends the process, or ok.

@@ -1,5 +1,4 @@
-// Checks the arguments of hvd_submit and copies them into a Submission. Runtime calls these
-// functions on the submitting thread.
+// Checks the arguments of hvd_submit, hvd_send and hvd_recv, and copies them into a Submission.
 #pragma once
 
 #include <atomic>
@@ -22,9 +21,6 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
 
 // Checks the device of the tensors. `own`: this rank's device, HVD_CPU until the first device tensor sets it.
 Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own);
-
-// Checks the arguments of hvd_send and hvd_recv and copies them into a Submission. Runtime calls
-// these functions on the submitting thread.
 
 // Returns an error of one sentence that names the call and the wrong argument. `set` is null if the
 // process set does not exist.

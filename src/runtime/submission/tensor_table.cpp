@@ -228,7 +228,7 @@ MemoryUse* MemoryTable::take_free() {
   return use;
 }
 
-// Removes a use. `next` of other uses may still point to it; they then find no or different memory there.
+// Removes a use. `next` of other uses may still point to it: enter() compares the memory before it uses `next`.
 void MemoryTable::forget(MemoryUse* use) {
   intervals_.erase(use->begin, use);
   use->begin = use->end = 0;

@@ -22,11 +22,11 @@ namespace hvd::runtime {
 
 struct MemoryUse;
 
+struct MemoryUse;
+
 // Address intervals in the order of their first addresses, each with the use of its memory.
 // Visiting overlaps costs one comparison for each chunk of up to 64 intervals before the wanted
 // end. MemoryTable owns the set. Not thread-safe.
-struct MemoryUse;
-
 class IntervalSet {
  public:
   struct Interval {
@@ -145,8 +145,9 @@ struct Name {
 
 class TensorTable {
  public:
-  // Adds a submission with its name and memory. Returns kAlreadyExists if the name is in flight and `shared`
-  // is false. If the memory is in use, sets the submission's refusal and adds it without memory.
+  // Adds a submission with its name and memory. Returns kAlreadyExists if an earlier submission of the name is in
+  // flight and was not refused, and `shared` is false. If the memory is in use, sets the submission's refusal and adds
+  // it without memory.
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
   // Adds the memory of a submission without a name: a send, a receive or a call of a group. Fails if the memory is in
   // use.

@@ -167,7 +167,7 @@ void TraceFormat::add(const TraceBatch& batch) {
   }
 }
 
-// Finds or adds the tensor of one member of a group, or of a single tensor.
+// Finds or adds the trace's tensor for tensor `index` of a name.
 bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
   std::string text = name.text;
   const size_t count = name.tensors.size();

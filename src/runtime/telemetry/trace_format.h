@@ -1,6 +1,6 @@
-// Converts the recorded events of ranks to a Chrome trace: a process for each tensor, with a thread for
-// each rank, and times of the root's clock. Events stay nested even if some were lost. Checks its input.
-// TraceWriter owns TraceFormat, on a separate thread. Plain data without I/O.
+// Converts the recorded events of ranks to a Chrome trace: a process for each tensor, with a thread
+// for each rank, and times of the root's clock. Events stay nested even if some were lost. Checks
+// its input. TraceWriter owns TraceFormat, on a separate thread. Does no I/O.
 //
 //   B NEGOTIATE_ALLREDUCE, X <rank>, E, B ALLREDUCE, B SHM_ALLREDUCE, E, E {dtype, shape}
 //   in the thread <ranks + rank>, for its device: X NCCL_ALLREDUCE
@@ -17,7 +17,6 @@
 
 namespace hvd::runtime {
 
-// Formats parts of a trace's text. Plain data without I/O.
 void put_number(std::string& text, int64_t number);
 // Appends microseconds with three decimal places.
 void put_time(std::string& text, double micros);

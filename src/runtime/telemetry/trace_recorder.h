@@ -161,8 +161,7 @@ class TraceRecorder {
   bool mark_cycles_ = false;
   uint32_t run_ = 0;  // number of the timeline
   uint32_t next_name_ = 1;
-  uint32_t next_batch_ =
-      1;  // goes on in the next timeline, in which batches of the last one may end
+  uint32_t next_batch_ = 1;  // continues in the next timeline, where batches of this one may end
   uint64_t dropped_ = 0;
   Clock::time_point since_{};
   std::vector<TraceSlot> slots_;

@@ -60,7 +60,7 @@ struct Variant {
 // A name in full: the requests of a subtree's ranks for this name.
 struct Proposal {
   std::string name;
-  uint32_t askers = 1;            // ranks with a request; the other ranks have joined
+  uint32_t askers = 1;            // number of ranks with a request; the other ranks have joined
   std::vector<Variant> variants;  // one if all ranks agree; else those of two ranks
   std::vector<RankRows> rows;     // rows of every rank of the subtree, if the operation has rows
   bool operator==(const Proposal&) const = default;
@@ -180,8 +180,8 @@ Status decode(ByteView message, ServiceMessage* message_out);
 //   copied     receiver -> sender   the receiver has copied an accepted message from its place
 //   consumed   receiver -> sender   the program has received `count` bytes of small messages
 //   flush      sender -> receiver   requests `flushed`
-//   group_end  any -> any           the sender has left after `count` calls of the group with the key `id`; with tag 1
-//                                   it has destroyed only the group
+//   group_end  any -> any           the sender has left after `count` complete calls of the group with the key `id`;
+//                                   with tag 1, it has destroyed only the group
 //   flushed    receiver -> sender   all messages of the sender have arrived
 enum class PeerStep : uint8_t {
   kData = 1,

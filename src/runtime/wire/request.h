@@ -1,4 +1,4 @@
-// The request of one rank: the part of a submission that the ranks must agree on. Plain data without I/O.
+// The request of one rank: the part of a submission that the ranks must agree on.
 #pragma once
 
 #include <cstdint>
@@ -97,8 +97,7 @@ std::string list_text(std::span<const int32_t> numbers);
 std::string_view reduce_op_name(int32_t reduce_op);
 
 // Encode and decode requests in messages, for new names or new requests. get_request() checks dtypes and shapes,
-// get_rows() rejects negative numbers; the reader's finish() reports a message that is cut
-// short or has bytes after its end.
+// get_rows() rejects negative numbers; the reader's finish() reports a message that is cut short or too long.
 void put_request(const Request& request, ByteWriter& out);
 Status get_request(ByteReader& in, Request* request);
 void put_rows(const std::vector<RankRows>& all, ByteWriter& out);

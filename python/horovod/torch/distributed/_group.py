@@ -443,6 +443,7 @@ def _complete_calls(pid: int) -> None:
 
 
 def _end(place: _ranks.Place) -> None:
-    # Notify the other ranks that this rank leaves the job, and not only the default group.
+    # The default group ends the runtime that it has started, so that the other ranks see that this rank has left the
+    # job.
     if not (place.is_default and _ranks.end()):
         _ranks.leave(place)

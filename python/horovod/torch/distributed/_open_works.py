@@ -16,7 +16,7 @@ import torch.distributed as dist
 # newer objects exist.
 _FORGETS = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < (2, 9)
 _KEPT = 240
-# With more works than this, each add() checks whether older works are complete: a program may have dropped them.
+# With more works than this, each add() checks whether older works are complete, since a program may have dropped them.
 _FEW = 4
 
 

@@ -131,8 +131,8 @@ def end() -> bool:
     return True
 
 
-# The process that is the rank, and the store of its job. Processes that the rank starts inherit this variable. Ranks of
-# another job, which such a process may launch, have another store.
+# The process that is the rank, and the store of its job. Processes that the rank starts inherit this variable. If one
+# of them launches another job, the ranks of that job have another store.
 _RANK_PROCESS = "HOROVOD_TORCH_RANK_PROCESS"
 
 

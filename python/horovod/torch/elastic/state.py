@@ -242,7 +242,7 @@ class _Steps:
         self.is_in_backward |= task is not None and task() >= 0
 
 
-COPY_INTERVAL = 60.0  # the approximate age in seconds that the copy of a state without snapshots reaches
+COPY_INTERVAL = 60.0  # about the greatest age in seconds of the full copy of a state without snapshots
 
 
 class TorchState(ObjectState):
