@@ -107,7 +107,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                                             static_cast<uint8_t>(world.has_met)});
                        }
                      }),
-      independence_(loop_),
+      independence_(loop_, [this](const auto& programs) { return ranks_.compare(programs); }),
       staging_(std::move(staging)),
       removal_(loop_),
       parent_(::getppid()),

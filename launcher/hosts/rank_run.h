@@ -25,6 +25,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "launcher/plan/slot_plan.h"
@@ -166,6 +168,10 @@ class RankRun {
   void set_waits(const std::optional<RankWaits>& waits) { waits_ = waits; }
   const std::optional<RankWaits>& waits() const { return waits_; }
 
+  // Sets the differences between the launcher's variables and those of the rank's program.
+  void set_changes(std::vector<VariableChange> changes) { changes_ = std::move(changes); }
+  const std::vector<VariableChange>& changes() const { return changes_; }
+
  private:
   friend class HostTable;
 
@@ -179,6 +185,7 @@ class RankRun {
   PlaceState place_state_ = PlaceState::kPlanned;
   PlaceRecord place_;
   std::optional<RankWaits> waits_;
+  std::vector<VariableChange> changes_;
 };
 
 }  // namespace hvd::launcher

@@ -11,6 +11,7 @@
 #include "base/process/signals.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "launcher/observe/rules/changed_variables.h"
 #include "launcher/output/traceback.h"
 #include "launcher/plan/installation.h"
 
@@ -74,6 +75,14 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
   return context;
 }
 
+// Returns whether the exception that ended a rank names what the rank's variables may have caused.
+bool is_about_world(std::string_view exception) {
+  const auto has = [&](std::string_view word) {
+    return exception.find(word) != std::string_view::npos;
+  };
+  return has("torch.distributed") || std::ranges::any_of(kWorldVariables, has);
+}
+
 // Warns if the ranks have not connected: each rank may have done all of the work, which looks like success.
 void warn_independence(const Options& options, const HostTable& hosts, bool has_met,
                        JobOutput& output) {
@@ -108,6 +117,9 @@ void print_end(const Options& options, const HostTable& hosts, const HostJobs& h
   const int rank = supervisor.failed_rank();
   const std::string words = rank < 0 ? "" : output.last_errors(rank);
   if (rank >= 0) report += advice_on(words, context_of(rank, words, options, hosts));
+  if (const std::string changes = rank < 0 ? "" : changed_variables(hosts);
+      !changes.empty() && is_about_world(output.last_exception(rank)))
+    report += cat("; ", changes);
   const std::string killed = supervisor.killed_ranks();
   if (!killed.empty() && host_jobs.grace() > 0) {
     report += cat("; ", killed, " did not end within ", host_jobs.grace(), " s (--kill-grace) of ",

@@ -189,6 +189,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on(const Exited& exited) {
     const RankExit& exit = exited.exit;
     if (!owns(exit.rank)) return;
+    job.hosts_.rank(exit.rank).set_changes(exit.changes);
     const bool is_success = exit.code == 0 && exit.signal == 0;
     job.output_->rank_ended(exit.rank, {.is_success = is_success,
                                         .is_failure = !is_success && !exit.by_agent,

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,11 +16,17 @@
 #include "base/process/signals.h"
 #include "base/text.h"
 #include "launcher/observe/parts.h"
+#include "launcher/observe/rules/changed_variables.h"
 #include "launcher/observe/rules/hang_rule.h"
 #include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {
+
+// After this time, a rank that waits alone will not find the others. While it waits, its main thread works for less
+// than a tenth of the time: a rank may load data for minutes before it looks for the others.
+constexpr std::chrono::seconds kLongestSearch{10};
+constexpr int kWorkingShare = 10;
 
 enum class HangReaction : uint8_t { kWarn, kDump, kStop };
 
@@ -35,6 +43,7 @@ class HangWatch : public JobPart {
   std::vector<int> running() const;
   void look_later();
   net::Task<void> look();
+  void look_at_variables(const HangRule::Signs& signs);
   net::Task<void> look_at_places();
   void report(const HangRule::Finding& finding);
 
@@ -42,6 +51,13 @@ class HangWatch : public JobPart {
   const HangReaction reaction_;
   HangRule rule_;
   bool has_init_ = false;  // a rank has called hvd.init()
+  // A rank that is not connected to others, with other variables than the launcher's.
+  struct Alone {
+    Clock::time_point idle_since, seen;
+    uint64_t main_microseconds = 0;
+  };
+  std::map<int, Alone> alone_;
+  bool has_named_variables_ = false;
   Clock::time_point next_ = Clock::time_point::max();
 };
 
@@ -94,12 +110,35 @@ net::Task<void> HangWatch::look() {
   std::vector<HostAnswer> answers = co_await launch_.inspector().sample(SampleGroup::kSigns);
   if (is_over_ || has_init_) co_return;
   const auto signs = of_running_ranks(launch_.hosts(), answers, &HostSample::signs);
+  look_at_variables(signs);
   // A host that does not answer may be suspended: forget the earlier observations.
   if (signs.size() != running().size())
     rule_.forget();
   else if (rule_.look(signs, Clock::now()))
     co_await look_at_places();
   if (!is_over_ && !has_init_) look_later();
+}
+
+void HangWatch::look_at_variables(const HangRule::Signs& signs) {
+  const auto now = Clock::now();
+  bool has_waited = false;
+  for (const auto& [number, each] : signs) {
+    launch_.hosts().rank(number).set_changes(each.changes);
+    Alone& alone = alone_.try_emplace(number, now, now, each.main_microseconds).first->second;
+    const std::chrono::microseconds worked(
+        static_cast<int64_t>(each.main_microseconds - alone.main_microseconds));
+    const bool is_idle = kWorkingShare * worked <= now - alone.seen;
+    if (each.is_alone == 0 || each.changes.empty() || !is_idle) alone.idle_since = now;
+    alone = {alone.idle_since, now, each.main_microseconds};
+    has_waited |= now - alone.idle_since >= kLongestSearch;
+  }
+  const bool have_torch =
+      signs.size() == launch_.hosts().ranks().size() &&
+      std::ranges::all_of(signs, [](const auto& each) { return each.second.has_torch != 0; });
+  if (!has_waited || !have_torch || has_named_variables_ || makes_whole_worlds(launch_.hosts()))
+    return;
+  has_named_variables_ = true;
+  launch_.output().print(cat("the ranks cannot meet: ", changed_variables(launch_.hosts())));
 }
 
 net::Task<void> HangWatch::look_at_places() {
@@ -120,7 +159,10 @@ void HangWatch::report(const HangRule::Finding& finding) {
     ended.push_back({rank.number(), exit.signal == 0 ? cat("exit code ", exit.code)
                                                      : cat("by ", signal_name(exit.signal))});
   }
-  const std::string sentence = hang_sentence(finding, ended, launch_.hosts().host_names());
+  std::string sentence = hang_sentence(finding, ended, launch_.hosts().host_names());
+  if (const std::string changes = changed_variables(launch_.hosts());
+      !changes.empty() && !std::exchange(has_named_variables_, true))
+    sentence += cat("; ", changes);
   if (finding.kind == kStop) {
     return launch_.end_job(kExitTimeout,
                            cat("the job hangs and was ended (--on-hang stop): ", sentence), -1);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -150,6 +151,16 @@ enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
 // The kind of a piece of staged code: the beginning of a file, its continuation, ...
 enum class StageKind : uint8_t { kDirectory = 1, kFile = 2, kMore = 3, kLink = 4, kEnd = 5 };
 
+// The variables by which env:// of torch.distributed finds the ranks.
+inline constexpr std::array<std::string_view, 5> kWorldVariables = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"};
+
+// A difference between the environment that the launcher gave to a rank and that in which the rank's program began.
+struct VariableChange {
+  std::string name = {}, given = {};
+  std::string found = {};  // empty: the program began without the variable
+};
+
 struct RankExit {
   int rank = 0;
   int code = 0;              // exit status, if signal is 0
@@ -163,6 +174,8 @@ struct RankExit {
   std::optional<uint32_t> master_port_user = {};
   // The limit RLIMIT_CPU in seconds, if the kernel ended the rank because of it; else 0.
   uint64_t cpu_seconds = 0;
+  // The changes of kWorldVariables that the agent has seen in the rank's program.
+  std::vector<VariableChange> changes = {};
 };
 
 }  // namespace hvd::launcher

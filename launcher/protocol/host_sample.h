@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/metrics/metrics.h"
+#include "launcher/protocol/host_job.h"
 
 namespace hvd {
 
@@ -117,6 +118,10 @@ struct RankSigns {
   uint64_t bytes = 0, calls = 0;  // bytes and number of read(2), write(2) and similar system calls
   uint64_t storage_bytes = 0;     // read and written, also through mapped files
   uint64_t socket_bytes = 0;      // received and sent by TCP
+  // When the agent last saw the rank's program:
+  uint8_t has_torch = 0;                  // it had loaded PyTorch
+  uint8_t is_alone = 0;                   // and was not connected to another process
+  std::vector<VariableChange> changes{};  // of kWorldVariables
 };
 
 // The activity of a rank. Texts are not escaped, and have at most kMostPlaceText bytes each.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_connections.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 // Maximum number of processes per scan. The oldest processes are scanned.
 constexpr ptrdiff_t kMaxLookedAt = 64;
 constexpr size_t kMaxFile = 4 << 20;  // maximum size of a /proc file
+constexpr size_t kMaxValue = 400;     // maximum size of a value in a VariableChange
 // Most programs load their libraries early. A process older than kYoung is read again only every kReadAgain.
 constexpr std::chrono::seconds kYoung{60}, kReadAgain{32};
 // Parts of the paths of the libraries.
@@ -28,7 +31,7 @@ constexpr std::array<std::array<const char*, 2>, LibraryUsers::kLibraries> kLibr
      {"/jaxlib/", "/jaxlib/"},
      {"/libmpi.so", "/libmpich.so"}}};
 
-constexpr uint8_t kFirst = 2, kMpi = 4;
+constexpr uint8_t kFirst = LibraryUsers::kTorch, kMpi = 4;
 
 // Returns the number of the library that a process has loaded, or 0. PyTorch and JAX take precedence over MPI, because
 // they find other ranks themselves, even if the process has also loaded an MPI.
@@ -40,6 +43,49 @@ uint8_t library_of(pid_t process) {
   }
   return 0;
 }
+
+// Reads kWorldVariables of the environment with which a process began its program.
+std::optional<Environment> variables_of(pid_t process) {
+  const std::string all = read_large_proc_file(cat("/proc/", process, "/environ"), kMaxFile);
+  if (all.empty()) return {};
+  Environment variables;
+  for (const std::string& variable : split(all, '\0')) {
+    const size_t equals = std::min(variable.find('='), variable.size() - 1);
+    const std::string name = variable.substr(0, equals);
+    if (std::ranges::find(kWorldVariables, name) != kWorldVariables.end())
+      variables.emplace_back(name, variable.substr(equals + 1));
+  }
+  return variables;
+}
+
+// Finds the programs of this process's children.
+class ProgramFinder {
+ public:
+  using Program = LibraryUsers::Program;
+
+  // Takes parents before their children.
+  void add(const ProcessEntry& process, uint8_t library,
+           const std::optional<Environment>& variables) {
+    const auto parent = child_of_.find(process.parent);
+    const pid_t child = parent == child_of_.end() ? process.pid : parent->second;
+    child_of_[process.pid] = child;
+    const bool is_inside = inside_.contains(process.parent);
+    if (is_inside || library != 0) inside_.insert(process.pid);
+    Program& program = programs_[child];
+    if (is_inside || program.library > library) return;
+    const bool is_first =
+        program.library == 0 && (library != 0 || program.pid == 0 || program.pid == process.parent);
+    program = {.pid = is_first ? process.pid : -1, .library = library};
+    if (is_first) program.variables = variables;
+  }
+  Program& program_above(pid_t process) { return programs_[child_of_[process]]; }
+  const std::map<pid_t, Program>& programs() const { return programs_; }
+
+ private:
+  std::map<pid_t, pid_t> child_of_;    // by process
+  std::map<pid_t, Program> programs_;  // by child
+  std::set<pid_t> inside_;             // processes with a library, and their descendants
+};
 
 // Returns whether the process has the variables that mpirun sets for its ranks.
 bool is_of_mpirun(pid_t process) {
@@ -61,7 +107,10 @@ LibraryUsers::User LibraryUsers::read_again(const User& before, pid_t process) {
   const auto now = Clock::now();
   const bool is_due = now - before.seen < kYoung || now - before.read >= kReadAgain;
   if ((before.library != 0 && before.library != kMpi) || !is_due) return before;
-  return {.seen = before.seen, .read = now, .library = library_of(process)};
+  User user{before.seen, now, library_of(process), before.variables};
+  // The process may have executed its program since.
+  if (!user.variables || user.library != before.library) user.variables = variables_of(process);
+  return user;
 }
 
 LibraryUsers::Look LibraryUsers::look() {
@@ -74,17 +123,20 @@ LibraryUsers::Look LibraryUsers::look() {
   Look look;
   std::map<std::pair<pid_t, int64_t>, User> users;
   std::set<pid_t> have_library;
+  ProgramFinder finder;
   for (const ProcessEntry& process : processes) {
     const std::pair key(process.pid, process.start);
     const auto known = users_.find(key);
     const User before = known == users_.end() ? User{.seen = Clock::now()} : known->second;
     const User& user = users.emplace(key, read_again(before, process.pid)).first->second;
+    finder.add(process, user.library, user.variables);
     if (user.library == 0) continue;
     have_library.insert(process.pid);
     look.library = look.library == 0 ? user.library : std::min(look.library, user.library);
     look.is_new |= before.library == 0 && !have_library.contains(process.parent);
   }
   users_ = std::move(users);
+  look.programs = finder.programs();
   if (have_library.empty()) return look;
   Connections connections;
   std::map<pid_t, std::set<ConnectionEnds>> ends;
@@ -95,13 +147,28 @@ LibraryUsers::Look LibraryUsers::look() {
   }
   // Ignore connections inside one process. For MPI, also ignore connections between processes of this agent, which may
   // lead to a server that MPI has started. Instead, the variables of mpirun count as a connection.
-  look.is_connected = std::ranges::any_of(users_, [&](const auto& each) {
-    const pid_t pid = each.first.first;
-    if (each.second.library != kMpi)
-      return each.second.library != 0 && leads_elsewhere(ends[pid], ends[pid]);
-    return leads_elsewhere(ends[pid], all) || is_of_mpirun(pid);
-  });
+  for (const auto& [key, user] : users_) {
+    const pid_t pid = key.first;
+    const bool is_connected =
+        user.library == kMpi
+            ? !look.is_connected && (leads_elsewhere(ends[pid], all) || is_of_mpirun(pid))
+            : user.library != 0 && leads_elsewhere(ends[pid], ends[pid]);
+    look.is_connected |= is_connected;
+    finder.program_above(pid).is_connected |= is_connected;
+  }
+  look.programs = finder.programs();
   return look;
+}
+
+std::vector<VariableChange> changes_between(const Environment& given, const Environment& found) {
+  std::vector<VariableChange> changes;
+  for (const std::string_view name : kWorldVariables) {
+    const std::string_view before = value_of(given, name), now = value_of(found, name);
+    if (before.empty() || now == before) continue;
+    changes.push_back({std::string(name), std::string(before.substr(0, kMaxValue)),
+                       std::string(now.substr(0, kMaxValue))});
+  }
+  return changes;
 }
 
 }  // namespace hvd::launcher

@@ -26,7 +26,7 @@ void Independence::begin(std::vector<std::string> command, std::string folder,
   command_ = std::move(command);
   folder_ = std::move(folder);
   master_port_ = master_port;
-  has_met_ = false;
+  has_met_ = is_wanted_ = false;
   call_.abandon();
   users_ = std::make_shared<LibraryUsers>();
   pause_ = kFirstLook;
@@ -52,7 +52,10 @@ void Independence::look_at_master_port() {
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream file(table);
     for (std::string line; std::getline(file, line);) {
-      if (line.find(port) != std::string::npos) return on_sign();
+      if (line.find(port) == std::string::npos) continue;
+      has_met_ = true;
+      if (!is_wanted_) on_sign();
+      return;
     }
   }
 }
@@ -66,7 +69,9 @@ void Independence::on_deadline() {
 }
 
 void Independence::on_look(const LibraryUsers::Look& look) {
-  if (look.is_connected) return on_sign();
+  is_wanted_ = on_look_(look.programs);
+  has_met_ |= look.is_connected;
+  if (has_met_ && !is_wanted_) return on_sign();
   if (look.library != 0) library_ = look.library;
   if (look.is_new) frequent_looks_ = kFrequentLooks;
   const bool is_frequent = frequent_looks_ > 0 && frequent_looks_-- > 0;

@@ -1,13 +1,17 @@
 // Detects programs whose ranks work independently. Each rank then does the work of the whole job, and the job seems to
-// succeed: the launcher prints a warning at the end. Looks for signs that ranks know of each other: calls of
-// hvd.init(), the program's sources, the master port, and, at growing intervals and on a thread, connections of
-// processes that have loaded PyTorch, JAX or an MPI. The agent owns this object. Lives on the agent's loop.
+// succeed: the launcher prints a warning at the end. Looks for signs that ranks know of each other: calls of hvd.init(), the
+// program's sources, the master port, and, at growing intervals and on a thread, connections of processes that have
+// loaded PyTorch, JAX or an MPI. Passes on the programs that it finds. The agent owns this object. Lives on the agent's
+// loop.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,7 +22,9 @@ namespace hvd::launcher {
 
 class Independence {
  public:
-  explicit Independence(net::EventLoop& loop) : call_(loop) {}
+  // Takes the programs of a look. Returns whether it needs more looks even if ranks have met.
+  using OnLook = std::function<bool(const std::map<pid_t, LibraryUsers::Program>&)>;
+  Independence(net::EventLoop& loop, OnLook on_look) : on_look_(std::move(on_look)), call_(loop) {}
   // Call when the ranks start, with their command and folder. `master_port`: the port on which rank 0 here may listen;
   // 0: rank 0 is on another host.
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
@@ -38,13 +44,15 @@ class Independence {
   bool has_no_word();
   void on_look(const LibraryUsers::Look& look);
 
+  OnLook on_look_;
   std::vector<std::string> command_;
   std::string folder_;
   uint16_t master_port_ = 0;
   // True if the sources of the program contain no word about ranks; unset: not read yet.
   std::optional<bool> has_no_word_;
-  bool has_met_ = true;  // true before the ranks start
-  uint8_t library_ = 0;  // Finished::is_independent for the library that a process has loaded
+  bool has_met_ = true;     // true before the ranks start
+  bool is_wanted_ = false;  // on_look_ needs more looks
+  uint8_t library_ = 0;     // Finished::is_independent for the library that a process has loaded
   // After this time, processes may have connected unseen.
   Deadline known_until_ = Deadline::never();
   std::shared_ptr<LibraryUsers> users_;  // shared with the thread that checks

@@ -188,7 +188,30 @@ std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
 HostSample Ranks::sample(SampleGroups groups, const GpuUse& gpus) {
   std::vector<pid_t> pids;
   for (const auto& rank : ranks_) pids.push_back(rank->pid);
-  return meters_.read(groups, pids, gpus);
+  HostSample sample = meters_.read(groups, pids, gpus);
+  for (RankSigns& signs : sample.signs) {
+    const Rank& rank =
+        **std::ranges::find(ranks_, signs.rank, [](auto& each) { return each->number; });
+    signs.has_torch = rank.program.library == LibraryUsers::kTorch;
+    signs.is_alone = signs.has_torch != 0 && !rank.program.is_connected;
+    signs.changes = rank.changes;
+  }
+  return sample;
+}
+
+bool Ranks::compare(const std::map<pid_t, LibraryUsers::Program>& programs) {
+  bool is_alone = false;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const auto found = programs.find(ranks_[i]->pid);
+    if (found == programs.end()) continue;
+    const LibraryUsers::Program& program = ranks_[i]->program = found->second;
+    ranks_[i]->changes.clear();
+    if (!program.variables) continue;
+    ranks_[i]->changes = changes_between(commands_[i].environment, *program.variables);
+    is_alone |= program.library == LibraryUsers::kTorch && !program.is_connected &&
+                !ranks_[i]->changes.empty();
+  }
+  return is_alone;
 }
 
 const RankCommand* Ranks::any_command() const {
@@ -370,6 +393,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     share_.locks[static_cast<size_t>(found - ranks_.begin())].clear();
     --running_;
     RankExit exit{.rank = rank.number, .by_agent = by_agent || rank.is_ended_alone};
+    exit.changes = rank.changes;
     if (WIFSIGNALED(status))
       exit.signal = WTERMSIG(status);
     else

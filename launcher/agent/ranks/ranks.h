@@ -7,6 +7,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/agent/binding/host_share.h"
+#include "launcher/agent/host/library_users.h"
 #include "launcher/agent/host/process_activity.h"
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/link/outbox.h"
@@ -75,6 +77,9 @@ class Ranks {
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
   HostSample sample(SampleGroups groups, const GpuUse& gpus);
+  // Compares the variables of the ranks' programs with the launcher's, for samples and ends of ranks. Returns whether a
+  // program with PyTorch and other variables is alone. `programs`: by the rank's first process.
+  bool compare(const std::map<pid_t, LibraryUsers::Program>& programs);
   // Writes the longest wait of all ranks in a step into the ranks' pages. Each rank computes its lateness from it.
   void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }
   // Returns RankMeters::late_moment() of the rank with this number.
@@ -116,6 +121,8 @@ class Ranks {
     bool is_ended_alone = false;  // end() was called for this rank
     bool has_joined = false;
     Deadline kill_at = Deadline::never();
+    LibraryUsers::Program program;
+    std::vector<VariableChange> changes;  // in the program
   };
 
   void adopt(Rank& rank, RankProcess process);

@@ -66,7 +66,8 @@ std::vector<Message> messages() {
                   .after_grace = true,
                   .out_of_memory = true,
                   .master_port_user = 7,
-                  .cpu_seconds = 8}},
+                  .cpu_seconds = 8,
+                  .changes = {{"RANK", "1", "2"}}}},
           Finished{"sudo", 1},
           Pong{1ull << 41, 2.5},
           Suspended{},
@@ -110,7 +111,7 @@ std::vector<Message> messages() {
           TakeSample{3, SampleGroup::kMetrics | SampleGroup::kSteps},
           Sampled{3,
                   {.metrics = {{.step_age = 5, .ranks = {{.rank = 4}}, .remark = "why"}},
-                   .signs = {{.rank = 5}},
+                   .signs = {{.rank = 5, .changes = {{"RANK", "1", "2"}}}},
                    .places = {{.rank = 6, .library = "MPI"}},
                    .steps = {{.rank = 7, .last = {{1, 2, 3, 4}}, .awaited = "b"}},
                    .announced = {{.rank = 8, .joins = 9}}}}};
@@ -119,7 +120,7 @@ std::vector<Message> messages() {
 // The beginning of the SHA-256 of each message, by its kind.
 const std::map<int, std::string> kDigests = {
     {1, "4ff37287392105c2"},  {2, "15d32b7ee17e695b"},  {3, "1fb706632d3256d1"},
-    {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "1348133139817f6a"},
+    {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "d001c88f02f176a3"},
     {7, "a691e329bfba59ee"},  {8, "7f1f5c6a2922e2e9"},  {9, "aa41fce31cf6ce40"},
     {10, "96dede93e5cc7248"}, {11, "5698a58f9a82107a"}, {12, "bf60e4349cace6bc"},
     {13, "f566cc6fccc65736"}, {14, "0b88eab2e907a685"}, {15, "3e6b3ede303fe060"},
@@ -134,7 +135,7 @@ const std::map<int, std::string> kDigests = {
     {40, "87619fbbcb54c5c8"}, {41, "7c186033295a1138"}, {42, "7df5eb47e168ad8a"},
     {43, "51495f332f947a0a"}, {44, "eb20c81d95cb156d"}, {45, "952f523ffe271350"},
     {60, "4a2a7b898f79e4e4"}, {61, "360b2e7116fd877c"}, {70, "c46ccdb3717edcb3"},
-    {71, "2b99f639f6852a96"}, {72, "731d71a5f76a2ece"}, {73, "ada2a7a6f6528612"},
+    {71, "2b99f639f6852a96"}, {72, "731d71a5f76a2ece"}, {73, "c280aedefead5e74"},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "base/proc_file.h"
@@ -105,6 +107,16 @@ class Child {
   pid_t pid_;
 };
 
+// Children end with their parent.
+void fork_one(const std::function<void()>& work) {
+  if (::fork() != 0) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  work();
+  for (;;) ::pause();
+}
+
+bool wants_no_more(const std::map<pid_t, LibraryUsers::Program>&) { return false; }
+
 }  // namespace
 
 TEST_CASE("each program with a library is looked at") {
@@ -189,7 +201,7 @@ TEST_CASE("an MPI is connected to a server that it has not started") {
 TEST_CASE("looks run until a sign") {
   const Folder folder;
   auto loop = *net::EventLoop::open();
-  Independence independence(loop);
+  Independence independence(loop, wants_no_more);
   independence.begin({"train"}, "/", 0);
   const auto run_until = [&](uint8_t verdict) {
     const Deadline limit = Deadline::after_seconds(200);
@@ -214,7 +226,7 @@ TEST_CASE("looks run until a sign") {
 TEST_CASE("a sign during a look counts") {
   const Folder folder;
   auto loop = *net::EventLoop::open();
-  Independence independence(loop);
+  Independence independence(loop, wants_no_more);
   independence.begin({"train"}, "/", 0);
   const Child program([&] { folder.map("libtorch_cpu.so"); });
   independence.on_deadline();
@@ -223,6 +235,78 @@ TEST_CASE("a sign during a look counts") {
   loop.turn(Deadline::after_seconds(0.2));
   CHECK(independence.verdict() == 0);
   CHECK(independence.deadline().is_never());
+}
+
+TEST_CASE("looks go on while they are wanted, although ranks have met") {
+  const Folder folder;
+  auto loop = *net::EventLoop::open();
+  int looks = 0;
+  Independence independence(loop, [&](const auto&) { return ++looks < 3; });
+  independence.begin({"train"}, "/", 0);
+  const Server server;
+  const Child other([&] {
+    folder.map("libtorch_cpu.so");
+    server.connect();
+  });
+  const Deadline limit = Deadline::after_seconds(200);
+  while (!independence.deadline().is_never() || looks < 3) {
+    if (limit.passed()) break;
+    loop.turn(Deadline::at(std::min(limit.time(), independence.deadline().time())));
+    if (independence.deadline().passed()) independence.on_deadline();
+  }
+  CHECK(looks == 3);
+  CHECK(independence.verdict() == 0);
+}
+
+TEST_CASE("a child's program is its process with a library, with the variables of its start") {
+  const Folder folder;
+  LibraryUsers users;
+  const auto program_of = [&](const Child& child) { return users.look().programs.at(child.pid()); };
+  const auto wait_for = [&](const Child& child, const auto& is_there) {
+    const Deadline limit = Deadline::after_seconds(200);
+    while (!is_there(program_of(child)) && !limit.passed()) continue;
+    CHECK_FALSE(limit.passed());
+  };
+  const Child plain([&] { folder.map("libtorch_cpu.so"); });
+  const auto program = program_of(plain);
+  CHECK((program.pid == plain.pid() && program.library == LibraryUsers::kTorch));
+  CHECK((program.variables && !program.is_connected));
+  // Another program of a shell is not taken for that with the library.
+  const Child shell([&] {
+    fork_one([] {});
+    fork_one([&] { folder.map("libtorch_cpu.so"); });
+  });
+  wait_for(shell, [&](const auto& each) { return each.library != 0; });
+  CHECK((program_of(shell).pid != shell.pid() && program_of(shell).variables));
+  // Two programs with libraries: no variables.
+  const Child two([&] {
+    for (int i = 0; i < 2; ++i) fork_one([&] { folder.map("libtorch_cpu.so"); });
+  });
+  wait_for(two, [&](const auto& each) { return each.library != 0 && each.pid == -1; });
+  CHECK_FALSE(program_of(two).variables);
+  const pid_t begun = ::fork();
+  if (begun == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const char* const variables[] = {"RANK=3", "HOME=/root", nullptr};
+    ::execle("/bin/sleep", "sleep", "60", nullptr, variables);
+    ::_exit(1);
+  }
+  const Deadline limit = Deadline::after_seconds(200);
+  const Environment expected = {{"RANK", "3"}};
+  while (LibraryUsers().look().programs[begun].variables != expected && !limit.passed()) continue;
+  CHECK_FALSE(limit.passed());
+  ::kill(begun, SIGKILL);
+  ::waitpid(begun, nullptr, 0);
+}
+
+TEST_CASE("variables of a program are compared with those of the launcher") {
+  const Environment given = {{"RANK", "1"}, {"MASTER_PORT", "4000"}, {"WORLD_SIZE", "2"}};
+  const auto changes =
+      changes_between(given, {{"MASTER_PORT", "29500"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}});
+  REQUIRE(changes.size() == 2);
+  CHECK((changes[0].name == "RANK" && changes[0].given == "1" && changes[0].found.empty()));
+  CHECK((changes[1].name == "MASTER_PORT" && changes[1].found == "29500"));
+  CHECK(changes_between(given, given).empty());
 }
 
 TEST_CASE("a file of many pages is read up to a limit") {

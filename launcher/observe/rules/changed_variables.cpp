@@ -1,0 +1,100 @@
+#include "launcher/observe/rules/changed_variables.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/output/line_folder.h"
+
+namespace hvd::launcher {
+namespace {
+
+// Maximum number of groups of ranks that are described; further groups are only counted.
+constexpr size_t kMostDescribed = 3;
+
+// Returns the value in the rank's program, which is `given` if the launcher's value has not changed; empty: no value.
+std::string value_in(const RankRun& rank, std::string_view name, const std::string& given) {
+  const auto change = std::ranges::find(rank.changes(), name, &VariableChange::name);
+  return change == rank.changes().end() ? given : change->found;
+}
+
+bool are_distinct(const std::vector<std::string>& values) {
+  return std::set(values.begin(), values.end()).size() == values.size();
+}
+
+// Returns whether some ranks lack this variable, but not all of them.
+bool some_lack(const HostTable& hosts, std::string_view name) {
+  const auto number = std::ranges::count_if(
+      hosts.ranks(), [&](const RankRun& rank) { return value_in(rank, name, "given").empty(); });
+  return number != 0 && number != std::ssize(hosts.ranks());
+}
+
+// A script may give each rank of a host its own GPU, which then has LOCAL_RANK 0.
+bool are_local_ranks_usable(const HostTable& hosts) {
+  if (some_lack(hosts, "LOCAL_RANK")) return false;
+  std::map<int, std::vector<std::string>> of_hosts;
+  for (const RankRun& rank : hosts.ranks())
+    of_hosts[rank.slot().host].push_back(value_in(rank, "LOCAL_RANK", cat(rank.slot().local_rank)));
+  return std::ranges::all_of(of_hosts, [](const auto& each) {
+    const std::vector<std::string>& values = each.second;
+    return are_distinct(values) || std::ranges::count(values, values.front()) == std::ssize(values);
+  });
+}
+
+std::string text_of_change(const VariableChange& change) {
+  return cat(change.found.empty() ? cat("no ", printable(change.name))
+                                  : cat(printable(change.name), "=", printable(change.found)),
+             " (from the launcher: ", printable(change.given), ")");
+}
+
+}  // namespace
+
+bool makes_whole_worlds(const HostTable& hosts) {
+  for (const std::string_view name : kWorldVariables) {
+    if (name != "LOCAL_RANK" && some_lack(hosts, name)) return false;
+  }
+  // By WORLD_SIZE, MASTER_ADDR and MASTER_PORT: the values of RANK.
+  std::map<std::vector<std::string>, std::vector<std::string>> worlds;
+  for (const RankRun& rank : hosts.ranks()) {
+    worlds[{value_in(rank, "WORLD_SIZE", cat(hosts.size())), value_in(rank, "MASTER_ADDR", "given"),
+            value_in(rank, "MASTER_PORT", "given")}]
+        .push_back(value_in(rank, "RANK", cat(rank.number())));
+  }
+  if (worlds.size() == 1) {
+    const std::vector<std::string>& ranks = worlds.begin()->second;
+    return are_distinct(ranks) || ranks.front().empty();
+  }
+  return std::ranges::all_of(worlds, [](const auto& each) {
+    return are_distinct(each.second) && each.first.front() == cat(each.second.size());
+  });
+}
+
+std::string changed_variables(const HostTable& hosts) {
+  if (makes_whole_worlds(hosts) && are_local_ranks_usable(hosts)) return {};
+  std::map<std::string, std::vector<int>> ranks_with;
+  std::set<std::string> names;
+  for (const RankRun& rank : hosts.ranks()) {
+    std::vector<std::string> changes;
+    for (const VariableChange& change : rank.changes()) {
+      changes.push_back(text_of_change(change));
+      names.insert(printable(change.name));
+    }
+    if (!changes.empty()) ranks_with[join(changes, " and ")].push_back(rank.number());
+  }
+  if (ranks_with.empty()) return {};
+  std::vector<std::string> parts;
+  for (const auto& [changes, ranks] : ranks_with) {
+    if (parts.size() < kMostDescribed)
+      parts.push_back(cat(ranks_on_hosts(ranks, hosts.host_names()), " began with ", changes));
+  }
+  if (ranks_with.size() > kMostDescribed)
+    parts.push_back(cat(ranks_with.size() - kMostDescribed, " more differences"));
+  return cat(join(parts, ", "), ": remove what sets or unsets ",
+             join(std::vector<std::string>(names.begin(), names.end()), " and "),
+             " there, for example a script, a wrapper or the shell's startup file");
+}
+
+}  // namespace hvd::launcher

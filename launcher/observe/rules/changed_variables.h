@@ -1,0 +1,20 @@
+// Decides whether ranks whose programs began with other variables than the launcher gave can still meet by env:// of
+// torch.distributed, and describes the differences. A script or wrapper may set the variables of all ranks, or make
+// several worlds of them, which is no fault. Pure.
+#pragma once
+
+#include <string>
+
+#include "launcher/hosts/host_table.h"
+
+namespace hvd::launcher {
+
+// Returns whether the ranks make whole worlds: ranks with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE have
+// different values of RANK, and their number is WORLD_SIZE. A single world may be larger, because another launcher may
+// start its other ranks.
+bool makes_whole_worlds(const HostTable& hosts);
+// Returns a sentence about the ranks with other variables. Returns an empty text if the ranks make whole worlds, and
+// the values of LOCAL_RANK on each host are all distinct or all the same.
+std::string changed_variables(const HostTable& hosts);
+
+}  // namespace hvd::launcher
