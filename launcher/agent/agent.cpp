@@ -22,7 +22,6 @@
 #include "launcher/agent/host/host_addresses.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/host/safe_folder.h"
-#include "launcher/agent/link/original_workers.h"
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/protocol/binding_choice.h"
 #include "rendezvous/client/host_aggregation.h"

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/output/report.h"

@@ -81,18 +81,6 @@ bool is_letter_of_name(char letter) {
 
 }  // namespace
 
-int64_t start_of(int64_t pid) {
-  const auto stat = ProcStat::of(pid);
-  // A zombie has ended.
-  if (!stat || stat->state() == 'Z' || stat->state() == 'X') return 0;
-  return (*stat)[StatField::kStart];
-}
-
-int64_t parent_of(int64_t pid) {
-  const auto stat = ProcStat::of(pid);
-  return stat ? (*stat)[StatField::kParent] : 0;
-}
-
 bool is_stopped(int64_t pid) {
   const auto stat = ProcStat::of(pid);
   return stat && (stat->state() == 'T' || stat->state() == 't');

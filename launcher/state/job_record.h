@@ -64,10 +64,6 @@ enum class JobLife { kRuns, kEnded, kUnknown };
 // launcher runs if `now` is within three minutes of its last sign of life.
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now);
 
-// Returns the start of the process in clock ticks since boot, or 0 if it does not exist.
-int64_t start_of(int64_t pid);
-// Returns the parent of a process, or 0 if it has no parent or does not exist.
-int64_t parent_of(int64_t pid);
 // Returns whether a signal, for example that of Ctrl-Z, or a debugger has stopped the process.
 bool is_stopped(int64_t pid);
 

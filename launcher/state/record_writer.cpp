@@ -15,6 +15,7 @@
 #include <ctime>
 #include <vector>
 
+#include "base/proc_file.h"
 #include "base/process/signals.h"
 #include "base/settings.h"
 #include "base/text.h"

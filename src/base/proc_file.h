@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text.h"
@@ -36,6 +38,24 @@ inline std::string read_large_proc_file(const std::string& path, size_t limit) {
     content.append(buffer.data(), static_cast<size_t>(size));
   }
   return content;
+}
+
+// Returns the number after `name` at the start of a line of `text`; nullopt if no line has such a number.
+inline std::optional<uint64_t> line_count(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::vector<std::string_view> words = words_of(take_line(text));
+    if (words.size() < 2 || words[0] != name) continue;
+    const auto count = parse_int(words[1]);
+    if (count && *count >= 0) return static_cast<uint64_t>(*count);
+  }
+  return {};
+}
+
+// Returns the target of a symbolic link; empty if it cannot be read.
+inline std::string link_target(const std::string& path) {
+  std::array<char, 4096> buffer;
+  const ssize_t size = ::readlink(path.c_str(), buffer.data(), buffer.size());
+  return std::string(buffer.data(), size > 0 ? static_cast<size_t>(size) : 0);
 }
 
 // The fields of /proc/PID/stat after the process's name, counted from 0. The fields OfChildren are sums over the
@@ -85,5 +105,17 @@ class ProcStat {
   std::string name_;
   std::vector<std::string> fields_;
 };
+
+// Returns the start of the process in ticks since the boot; 0 if it does not exist or has ended, even as a zombie.
+inline int64_t start_of(int64_t pid) {
+  const auto stat = ProcStat::of(pid);
+  return stat && stat->state() != 'Z' && stat->state() != 'X' ? (*stat)[StatField::kStart] : 0;
+}
+
+// Returns the parent of the process; 0 if it has no parent or does not exist.
+inline pid_t parent_of(int64_t pid) {
+  const auto stat = ProcStat::of(pid);
+  return stat ? static_cast<pid_t>((*stat)[StatField::kParent]) : 0;
+}
 
 }  // namespace hvd

@@ -1,6 +1,5 @@
 #include "launcher/agent/host/process_activity.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,12 +26,6 @@ std::optional<Times> times_of(pid_t pid) {
   return Times{static_cast<uint64_t>((*stat)[StatField::kStart]), static_cast<uint64_t>(ticks)};
 }
 
-double seconds_since_boot() {
-  timespec now{};
-  ::clock_gettime(CLOCK_BOOTTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 }  // namespace
 
 std::string ProcessActivity::describe(pid_t pid, const std::vector<ProcessEntry>& all) {
@@ -46,9 +39,8 @@ std::string ProcessActivity::describe(pid_t pid, const std::vector<ProcessEntry>
     if (!times) continue;
     Look& last = looks_[one];
     const bool is_known = last.when != Clock::time_point{} && last.start == times->start;
-    const double seconds =
-        is_known ? std::chrono::duration<double>(now - last.when).count()
-                 : seconds_since_boot() - static_cast<double>(times->start) / per_second;
+    const double seconds = is_known ? std::chrono::duration<double>(now - last.when).count()
+                                    : age_seconds(static_cast<int64_t>(times->start));
     const uint64_t ticks = times->ticks - (is_known ? last.ticks : 0);
     const double share = static_cast<double>(ticks) / per_second / std::max(seconds, 0.01);
     last = {times->start, times->ticks, now};

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,14 @@ std::optional<ProcessEntry> read_process(int64_t pid) {
 bool sees_its_processes() {
   const auto self = read_process(::getpid());
   return self && self->parent == ::getppid();
+}
+
+double age_seconds(int64_t start) {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const double started = static_cast<double>(start) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return std::max(
+      0.0, static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - started);
 }
 
 std::vector<ProcessEntry> processes_below(pid_t root) {
@@ -132,16 +141,6 @@ std::vector<pid_t> descendants_of(pid_t pid) {
   std::vector<pid_t> pids = {pid};
   for (const ProcessEntry& process : processes_below(pid)) pids.push_back(process.pid);
   return pids;
-}
-
-pid_t parent_of(pid_t pid) {
-  const auto process = read_process(pid);
-  return process ? process->parent : 0;
-}
-
-std::optional<int64_t> start_of(pid_t pid) {
-  const auto process = read_process(pid);
-  return process ? std::optional(process->start) : std::nullopt;
 }
 
 bool handles_signal(std::string_view status, int number) {

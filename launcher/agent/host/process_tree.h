@@ -26,6 +26,8 @@ struct ProcessEntry {
   std::string name;
 };
 
+// Returns the seconds since the start of a process; `start`: in ticks since boot.
+double age_seconds(int64_t start);
 // Returns whether /proc shows this process's PID namespace: /proc may be missing, hidden, or of another namespace.
 bool sees_its_processes();
 // Returns the descendants of one process, including zombies, because threads of a zombie may still run.
@@ -35,10 +37,6 @@ std::vector<ProcessEntry> tree_of(pid_t root, const std::vector<ProcessEntry>& a
 std::vector<pid_t> descendants();
 // Returns a descendant of this process, and all descendants of that process.
 std::vector<pid_t> descendants_of(pid_t pid);
-// Returns the parent's pid, or 0 if it is unknown.
-pid_t parent_of(pid_t pid);
-// Returns the start of a process in ticks since boot; nullopt if the start is unknown.
-std::optional<int64_t> start_of(pid_t pid);
 // Returns whether the text of /proc/PID/status lists a handler for the signal.
 bool handles_signal(std::string_view status, int number);
 

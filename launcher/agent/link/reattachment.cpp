@@ -27,8 +27,8 @@ std::string socket_name(const SessionId& session) {
   return cat("horovod-agent/link/", to_hex(ByteView(session).first(16)));
 }
 
-constexpr double kFirstPause = 0.1;
-constexpr double kLongestPause = 1;
+constexpr double kFirstDialPause = 0.1;
+constexpr double kLongestDialPause = 1;
 // If nothing has listened on the port for this long, the launcher has ended.
 constexpr std::chrono::seconds kRefused{5};
 
@@ -108,13 +108,13 @@ int hand_over(const Reattach& order) {
 
 void Redialler::begin() {
   refused_since_.reset();
-  pause_ = kFirstPause;
+  pause_ = kFirstDialPause;
   if (!call_.is_running()) dial_at_ = Deadline::after_seconds(0);
 }
 
 void Redialler::continue_later() {
   dial_at_ = Deadline::after_seconds(pause_);
-  pause_ = std::min(2 * pause_, kLongestPause);
+  pause_ = std::min(2 * pause_, kLongestDialPause);
 }
 
 void Redialler::stop() {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMicroseconds = 1'000'000;
 // Maximum number of threads of a process whose run delay is read.
-constexpr int kMostThreads = 256;
+constexpr size_t kMostThreads = 256;
 
 uint64_t count_of(const ProcStat& stat, StatField field) {
   return static_cast<uint64_t>(std::max<int64_t>(stat[field], 0));
@@ -47,33 +47,8 @@ void add_stat(const std::string& folder, ProcessUsage& usage) {
 
 void add_storage(const std::string& folder, ProcessUsage& usage) {
   const std::string io = read_proc_file(folder + "io");
-  std::string_view rest = io;
-  while (!rest.empty()) {
-    const std::string_view line = take_line(rest);
-    for (const auto& [name, count] : {std::pair("read_bytes: ", &usage.read_bytes),
-                                      std::pair("write_bytes: ", &usage.written_bytes)}) {
-      const std::string_view start(name);
-      if (!line.starts_with(start)) continue;
-      *count += static_cast<uint64_t>(parse_int(line.substr(start.size())).value_or(0));
-    }
-  }
-}
-
-void add_run_delay(const std::string& folder, ProcessUsage& usage) {
-  const std::string tasks = folder + "task/";
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tasks.c_str()), ::closedir);
-  uint64_t nanoseconds = 0;
-  for (int threads = 0; directory && threads < kMostThreads;) {
-    const dirent* entry = ::readdir(directory.get());
-    if (entry == nullptr) break;
-    if (entry->d_name[0] == '.') continue;
-    ++threads;
-    // The format is "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
-    const std::vector<std::string> words =
-        split(read_proc_file(cat(tasks, entry->d_name, "/schedstat")), ' ');
-    if (words.size() >= 2) nanoseconds += static_cast<uint64_t>(parse_int(words[1]).value_or(0));
-  }
-  usage.run_delay_microseconds += nanoseconds / 1000;
+  usage.read_bytes += line_count(io, "read_bytes:").value_or(0);
+  usage.written_bytes += line_count(io, "write_bytes:").value_or(0);
 }
 
 }  // namespace
@@ -83,6 +58,31 @@ CpuTimes cpu_times(const std::string& folder) {
   return stat ? times_of(*stat) : CpuTimes{};
 }
 
+ThreadTimes thread_times(const std::string& folder) {
+  // The format is "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
+  const std::string text = read_proc_file(folder + "schedstat");
+  const std::vector<std::string_view> words = words_of(text);
+  if (words.size() < 2) return {cpu_times(folder).own, 0};
+  return {static_cast<uint64_t>(parse_int(words[0]).value_or(0)) / 1000,
+          static_cast<uint64_t>(parse_int(words[1]).value_or(0)) / 1000};
+}
+
+ThreadTimes threads_times(const std::string& folder, std::string_view left_out, size_t most) {
+  const std::string tasks = folder + "task/";
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tasks.c_str()), ::closedir);
+  ThreadTimes sum;
+  for (size_t threads = 0; directory && threads < most;) {
+    const dirent* entry = ::readdir(directory.get());
+    if (entry == nullptr) break;
+    if (entry->d_name[0] == '.' || entry->d_name == left_out) continue;
+    ++threads;
+    const ThreadTimes times = thread_times(cat(tasks, entry->d_name, "/"));
+    sum.cpu += times.cpu;
+    sum.delay += times.delay;
+  }
+  return sum;
+}
+
 ProcessUsage usage_of(const std::vector<ProcessEntry>& processes) {
   ProcessUsage usage;
   for (const ProcessEntry& process : processes) {
@@ -90,7 +90,7 @@ ProcessUsage usage_of(const std::vector<ProcessEntry>& processes) {
     add_stat(folder, usage);
     if (process.state == 'Z') continue;  // a zombie has no memory, and its files cannot be read
     add_storage(folder, usage);
-    add_run_delay(folder, usage);
+    usage.run_delay_microseconds += threads_times(folder, {}, kMostThreads).delay;
   }
   return usage;
 }

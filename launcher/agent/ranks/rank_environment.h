@@ -2,6 +2,7 @@
 // of the other ranks. Pure, except that it lists this host's interfaces.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "launcher/protocol/host_job.h"
@@ -21,5 +22,12 @@ struct RankNetwork {
 
 // `rank`: the rank's environment without these variables. Keeps the user's settings of other libraries.
 Environment rank_environment(const RankNetwork& network, const Environment& rank);
+
+// Returns the variables by which a worker of the original Horovod finds its job (--insecure-compat). `port`: the
+// loopback port that accepts the requests of workers. `link`: the agent's link, whose interface leads to the launcher.
+// `rank`: the environment of a rank without these variables; an interface in `rank` is kept. `own`: the environment of
+// the agent.
+Environment original_worker_environment(uint16_t port, int link, const Environment& rank,
+                                        const Environment& own);
 
 }  // namespace hvd::launcher

@@ -15,15 +15,6 @@ uint64_t number_of(std::string_view word) {
   return static_cast<uint64_t>(std::max<int64_t>(parse_int(word).value_or(0), 0));
 }
 
-// Returns the number after "NAME " at the start of a line; 0 if the line is missing.
-uint64_t line_value(std::string_view text, std::string_view name) {
-  while (!text.empty()) {
-    const std::vector<std::string_view> words = words_of(take_line(text));
-    if (words.size() >= 2 && words[0] == name) return number_of(words[1]);
-  }
-  return 0;
-}
-
 uint64_t steal_microseconds() {
   const std::string stat = read_proc_file("/proc/stat");
   std::string_view rest = stat;
@@ -58,8 +49,8 @@ uint64_t throttled_microseconds(pid_t pid) {
   for (const std::string& folder :
        cgroup_folders(read_proc_file(cat("/proc/", pid, "/cgroup")), "cpu")) {
     const std::string stat = read_proc_file(folder + "/cpu.stat");
-    most = std::max(
-        {most, line_value(stat, "throttled_usec"), line_value(stat, "throttled_time") / 1000});
+    most = std::max({most, line_count(stat, "throttled_usec").value_or(0),
+                     line_count(stat, "throttled_time").value_or(0) / 1000});
   }
   return most;
 }
@@ -67,8 +58,17 @@ uint64_t throttled_microseconds(pid_t pid) {
 HostPressure host_pressure() {
   return {.steal_microseconds = steal_microseconds(),
           .processors = static_cast<uint64_t>(::sysconf(_SC_NPROCESSORS_ONLN)),
-          .swapped_in = line_value(read_proc_file("/proc/vmstat"), "pswpin"),
+          .swapped_in = line_count(read_proc_file("/proc/vmstat"), "pswpin").value_or(0),
           .retransmits = retransmits()};
+}
+
+std::optional<uint64_t> out_of_memory_kills() {
+  for (const std::string& folder : cgroup_folders(read_proc_file("/proc/self/cgroup"), "memory")) {
+    for (const char* file : {"/memory.oom_control", "/memory.events"}) {
+      if (const auto count = line_count(read_proc_file(folder + file), "oom_kill")) return count;
+    }
+  }
+  return {};
 }
 
 }  // namespace hvd::launcher

@@ -11,9 +11,9 @@
 
 #include "base/check.h"
 #include "base/limits/descriptor_limit.h"
+#include "base/proc_file.h"
 #include "base/text.h"
-#include "launcher/agent/host/out_of_memory.h"
-#include "launcher/agent/host/port_user.h"
+#include "launcher/agent/host/process_connections.h"
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/ranks/rank_pressure.h"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/proc_file.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"

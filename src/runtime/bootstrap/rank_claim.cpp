@@ -76,15 +76,10 @@ UniqueFd connect_to_agent(int64_t pid, const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::optional<int64_t> parent_of(int64_t pid) {
-  const auto stat = ProcStat::of(pid);
-  return stat ? std::optional((*stat)[StatField::kParent]) : std::nullopt;
-}
-
 bool is_ancestor(int64_t pid) {
-  std::optional<int64_t> each = ::getppid();
-  for (int level = 0; level < kMostLevels && each && *each > 1; ++level, each = parent_of(*each)) {
-    if (*each == pid) return true;
+  pid_t each = ::getppid();
+  for (int level = 0; level < kMostLevels && each > 1; ++level, each = parent_of(each)) {
+    if (each == pid) return true;
   }
   return false;
 }
@@ -151,9 +146,9 @@ Result<RankClaim> RankClaim::take() {
 
 void notify_agent(const rendezvous::WorldReport& report) {
   const auto names = net::listening_names(rendezvous::kWorldReportNames);
-  std::optional<int64_t> pid = ::getppid();
-  for (int level = 0; level < kMostLevels && pid && *pid > 1; ++level, pid = parent_of(*pid)) {
-    const UniqueFd agent = connect_to_agent(*pid, names);
+  pid_t pid = ::getppid();
+  for (int level = 0; level < kMostLevels && pid > 1; ++level, pid = parent_of(pid)) {
+    const UniqueFd agent = connect_to_agent(pid, names);
     if (!agent) continue;
     const auto sent = net::send_packet(agent.get(), encode(report), {}, "the agent");
     if (!sent.ok() || !*sent) return;

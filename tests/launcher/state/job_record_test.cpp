@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "base/proc_file.h"
+
 namespace hvd::launcher {
 namespace {
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/host/end_targets.h"
+#include "launcher/agent/ranks/end_signals.h"
 
 #include <doctest/doctest.h>
 
