@@ -246,18 +246,9 @@ class Check:
     # The exchanges after some of the reductions.
 
     def _send(self) -> None:
-        parameters: List[Tuple[str, Any]] = []
-        options: Options = []
-        digest = 0
-        try:
-            parameters, options = self._model.parameters(), self._model.options()
-            for _, parameter in parameters:
-                digest = self._model.digest(parameter, digest)
-        except Exception as error:  # the other ranks wait for an answer
-            self._log_unreadable(error)
-            parameters, options = [], []
+        count, digest, options = self._read(self._digest, (0, 0, []))
         text = repr([value for _, value in options])
-        numbers = [digest, zlib.crc32(text.encode()), len(parameters), len(options)]
+        numbers = [digest, zlib.crc32(text.encode()), count, len(options)]
         try:
             self._sent = self._submit(self._full_name("values"), _pairs(numbers), Dtype.INT64)
         except HorovodInternalError:
@@ -265,9 +256,10 @@ class Check:
         self._options = options
         self._is_due, self.is_open = False, True
 
-    def _log_unreadable(self, error: Exception) -> None:
-        words = "%s: the ranks do not compare, because this rank cannot read its replica: %s: %s"
-        logging.getLogger("horovod").info(words, self._place(), type(error).__name__, error)
+    def _digest(self) -> Tuple[int, int, Options]:
+        parameters, options = self._model.parameters(), self._model.options()
+        digest = functools.reduce(lambda seed, named: self._model.digest(named[1], seed), parameters, 0)
+        return len(parameters), digest, options
 
     def _compare(self, agreements: List[bool]) -> _Differences:
         """Returns how replicas differ. All ranks call it after the same reduction, and get the same result."""
@@ -299,14 +291,7 @@ class Check:
 
     def _compare_values(self) -> _Differences:
         count = self._sent.numbers[4]  # of parameters, on all ranks
-        parameters: List[Tuple[str, Any]] = []
-        numbers: List[int] = []
-        try:
-            parameters = self._model.parameters()
-            numbers = [self._model.digest(parameter, 0) for _, parameter in parameters]
-            numbers += [len(self._model.reals(parameter)) for _, parameter in parameters]
-        except Exception as error:  # the other ranks wait for an answer
-            self._log_unreadable(error)
+        parameters, numbers = self._read(self._digests, ([], []))
         is_unreadable = len(numbers) != 2 * count
         if is_unreadable:
             numbers = [0] * (2 * count)
@@ -320,7 +305,7 @@ class Check:
             return []
         for index in different:
             name, parameter = parameters[index]
-            if not have_lengths[index] or not self._differs_by_rounding(index, parameter):
+            if not have_lengths[index] or not self._differs_by_rounding(index, parameter, numbers[count + index]):
                 break
         else:
             logging.getLogger("horovod").info(
@@ -331,7 +316,7 @@ class Check:
             self._rounds_until = 10 * self.count
             return []
         halves = [float(numbers[index] >> 32), float(numbers[index] & 0xFFFFFFFF)]
-        rows = self._rows("norms", [*halves, self._model.norm(parameter)])
+        rows = self._rows("norms", [*halves, self._read(lambda: self._model.norm(parameter), math.inf)])
         groups = _groups({rank: row[:2] for rank, row in rows.items()})
         values = " and ".join(f"{rows[ranks[0]][2]:.6g} on {_words(ranks)}" for _, ranks in groups)
         words = (
@@ -340,21 +325,41 @@ class Check:
         )
         return [("values", rows, words)]
 
-    def _differs_by_rounding(self, index: int, parameter: Any) -> bool:
-        reals = self._model.reals(parameter)
+    def _digests(self) -> Tuple[List[Tuple[str, Any]], List[int]]:
+        parameters = self._model.parameters()
+        digests = [self._model.digest(parameter, 0) for _, parameter in parameters]
+        return parameters, [*digests, *(len(self._model.reals(parameter)) for _, parameter in parameters)]
+
+    def _differs_by_rounding(self, index: int, parameter: Any, length: int) -> bool:
+        """Raises HorovodDisagreementError on all ranks if a rank cannot read its values."""
         start, distance, norm = self._squares.get(index, (0, 0.0, 0.0))
-        while start < len(reals):
+        while start < length:
             name = f"values.{index}.{start}"
-            message = self._exchange(name, functools.partial(self._piece, reals, start))
+            message = self._exchange(name, functools.partial(self._piece, parameter, start, length))
+            if message.numbers[0] == math.inf:
+                raise HorovodDisagreementError(f"{self._place()}: a rank cannot read its values.")
             more, of_norm = self._model.squares(message.numbers)
             start, distance, norm = start + PIECE, distance + more, norm + of_norm
             self._squares[index] = (start, distance, norm)
             del self._exchanges[name]
         return distance <= _TOLERANCE**2 * norm
 
-    def _piece(self, reals: Any, start: int) -> Tuple[Any, Dtype, int, int]:
-        doubled, address, count = self._model.doubled(reals, start)
+    def _piece(self, parameter: Any, start: int, length: int) -> Tuple[Any, Dtype, int, int]:
+        read = self._read(lambda: self._model.doubled(self._model.reals(parameter), start), None)
+        if read is None:
+            doubled = (ctypes.c_double * (2 * min(PIECE, length - start)))(math.inf)  # the values of all ranks are less
+            return doubled, Dtype.FLOAT64, 0, 0
+        doubled, address, count = read
         return doubled, Dtype.FLOAT64, address, count
+
+    def _read(self, read: Callable[[], Any], otherwise: Any) -> Any:
+        """Returns the result of `read`, or `otherwise` if it fails, for which the other ranks would wait."""
+        try:
+            return read()
+        except Exception as error:
+            words = "%s: the ranks do not compare, because this rank cannot read its replica: %s: %s"
+            logging.getLogger("horovod").info(words, self._place(), type(error).__name__, error)
+            return otherwise
 
     def _tell(self, differences: _Differences) -> None:
         for cause, rows, words in differences:

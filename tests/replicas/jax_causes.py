@@ -13,7 +13,7 @@ import optax
 from causes import fails, silent, warns
 
 import horovod.jax as hvd
-from horovod.jax import _compiled
+from horovod.jax import _compiled, _replicas
 
 WEIGHTS = "other weights.*broadcast_parameters"
 
@@ -234,6 +234,17 @@ def one_trace(rank):
     for number in range(10):
         weights, state = compiled(weights, state, *batch(rank, number))
     assert len(traces) == 1, traces
+
+
+@silent
+def optimizers_that_share_their_names(rank):
+    """An optimizer for each trial: what is kept of it must not grow with the number of parameters."""
+    before, names = len(_replicas._models), len(_replicas._names)
+    for _ in range(3):
+        train_with(rank, seed=rank, steps=1)
+    kept = [each for _, each in list(_replicas._models.values())[before:]]
+    assert len(kept) == 3 and len({id(each) for each in kept}) == 1, kept
+    assert len(_replicas._names) <= names + 1
 
 
 @silent

@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import copy
+import functools
 import itertools
 import logging
 import os
@@ -573,12 +574,22 @@ def other_weights_that_one_rank_cannot_read_again(rank):
     unreadable(rank, "reals", seed=rank)
 
 
+@silent
+def other_weights_whose_values_one_rank_cannot_copy(rank):
+    unreadable(rank, "doubled", seed=rank)
+
+
+@warns(WEIGHTS)
+def other_weights_whose_norm_one_rank_cannot_compute(rank):
+    unreadable(rank, "norm", seed=rank)
+
+
 def unreadable(rank, reader, seed):
     model = network(seed)
     optimizer = distribute(model, sgd(model.parameters()), broadcast=False)
 
     def fail(*unused):
-        raise TypeError("planted")
+        raise MemoryError("planted")
 
     if rank == 0:
         setattr(optimizer._reducer.model, reader, fail)
@@ -593,6 +604,23 @@ def a_scaler(rank):
 @silent
 def a_start_of_horovod_again(rank):
     train_restarted(rank, lambda model: hvd.broadcast_parameters(model.state_dict(), root_rank=0))
+
+
+@silent
+def a_compiled_step(rank):
+    """Versions before 2.0 have no torch.compile."""
+    compiled = getattr(torch, "compile", lambda function, **unused: function)
+    model = network(rank)
+    optimizer = distribute(model, sgd(model.parameters()))
+
+    @functools.partial(compiled, backend="eager")
+    def step(number):
+        optimizer.zero_grad()
+        backward(model, rank, number)
+        optimizer.step()
+
+    for number in range(6):
+        step(number)
 
 
 @silent

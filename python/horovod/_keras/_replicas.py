@@ -27,7 +27,7 @@ class VariableModel(ArrayModel):
     variables that have gradients."""
 
     def __init__(self, variables: Sequence[Any], reduced: Sequence[int], optimizer: Any) -> None:
-        self._names = _names_of(variables)
+        self._names = names_of(variables)
         self._order = [f"{self._names[i]}{_SHAPE}{list(variables[i].shape)}" for i in reduced]
         self._optimizer: Any = (lambda: None) if optimizer is None else weakref.ref(optimizer)
         self.requests: Sequence[str] = ()  # their names, if they come from names of tensors
@@ -99,7 +99,7 @@ class Checks:
     ) -> Tuple[Optional[Any], List[Any]]:
         """Returns the check of the variables that are not `local`, and the variables to compare. Returns None if no
         check is possible. `reduced`: the indices of variables whose gradients the ranks reduce."""
-        if not (reduced and variables and _needs_check(reduction)):
+        if not (reduced and variables and needs_check(reduction)):
             return None, []
         chosen = list(variables)
         check = None if any(local) else self._found.get(_key(reduction, chosen, optimizer))
@@ -136,7 +136,7 @@ def _key(reduction: Any, variables: Sequence[Any], optimizer: Any) -> tuple:
     return (id(optimizer), id_of(reduction.process_set), *map(id, variables))
 
 
-def _needs_check(reduction: Any) -> bool:
+def needs_check(reduction: Any) -> bool:
     process_set = reduction.process_set
     return (
         reduction.op != Adasum
@@ -166,7 +166,7 @@ def _frozen(optimizer: Any) -> List[Any]:
     return [each for key, each in found.items() if key not in trained]
 
 
-def _names_of(variables: Iterable[Any]) -> List[str]:
+def names_of(variables: Iterable[Any]) -> List[str]:
     """Returns names that are equal on ranks whose layers have other numbers, as after an additional model: the numbers
     become places in their order."""
     texts = [re.sub(r":\d+$", "", getattr(each, "path", each.name)) for each in variables]

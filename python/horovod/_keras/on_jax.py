@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any, List, Sequence
 
 import jax
@@ -10,6 +11,8 @@ import jax
 import horovod.jax as hvd
 from horovod._keras import _dense
 from horovod._keras._dense import key_of  # noqa: F401
+from horovod._keras._replicas import VariableCheck, names_of, needs_check
+from horovod.jax._replicas import ReplicaCheck
 from horovod.jax.compression import Compression, compress_all, decompress_all
 
 allgather, broadcast, reducescatter = hvd.allgather, hvd.broadcast, hvd.reducescatter
@@ -28,8 +31,27 @@ def _reduce_all(
     return decompress_all(compression, reduced, contexts)
 
 
+class _Check(ReplicaCheck):
+    remedy = VariableCheck.remedy
+
+
+_checks: weakref.WeakKeyDictionary[Any, _Check] = weakref.WeakKeyDictionary()  # by optimizer
+
+
+def _before_reduction(
+    reduction: Any, variables: Sequence[Any], reduced: Sequence[int], local: Sequence[bool], optimizer: Any
+) -> None:
+    if optimizer is None or not needs_check(reduction):
+        return
+    if optimizer not in _checks:
+        _checks[optimizer] = _Check(reduction.process_set)
+    names = names_of(variables)
+    values = {names[i]: jax.numpy.asarray(each.value) for i, each in enumerate(variables) if not local[i]}
+    _checks[optimizer].before_update(list(values.values()), values)
+
+
 def Reduction(*arguments: Any) -> _dense.Reduction:
-    return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
+    return functools.partial(_dense.Reduction, reduce_all=_reduce_all, before_reduction=_before_reduction)(*arguments)
 
 
 def is_traced(value: Any) -> bool:

@@ -31,6 +31,7 @@ _Named = List[Tuple[str, Any]]
 _numbers = itertools.count()
 # Checks and names of parameters, by model. Kept forever: a program may still run when the optimizer is freed.
 _models: Dict[int, Tuple[ReplicaCheck, Tuple[str, ...]]] = {}
+_names: Dict[Tuple[str, ...], Tuple[str, ...]] = {}  # one copy for the optimizers of equal models
 _DTYPES = {int(number): dtype for dtype, number in DTYPES.items()}
 _DTYPES[int(_ops.Dtype.BFLOAT16)] = numpy.dtype(jnp.bfloat16)
 
@@ -105,6 +106,7 @@ class ReplicaCheck(Check):
 
     def _trace(self, named: _Named) -> None:
         names = tuple(name for name, _ in named)
+        names = _names.setdefault(names, names)
         model = self._number << 32 | zlib.crc32(repr(names).encode())
         _models[model] = (self, names)
         if _compiled.uses_ffi():
