@@ -96,7 +96,7 @@ bool is_connected_at(pid_t pid, uint16_t port) {
   });
 }
 
-// Returns the part of WaitSigns that /proc shows: everything except the stack and the source line.
+// Returns WaitSigns without `stack`, `no_stack` and `line`, which /proc does not show.
 WaitSigns wait_signs(pid_t pid) {
   WaitSigns signs;
   std::error_code error;
