@@ -1,8 +1,8 @@
 // Detects programs whose ranks work independently. Each rank then does the work of the whole job, and the job seems to
-// succeed: the launcher prints a warning at the end. Looks for signs that ranks know of each other: calls of hvd.init(), the
-// program's sources, the master port, and, at growing intervals and on a thread, connections of processes that have
-// loaded PyTorch, JAX or an MPI. Passes on the programs that it finds. The agent owns this object. Lives on the agent's
-// loop.
+// succeed: the launcher prints a warning at the end. Looks for signs that ranks know of each other: calls of
+// hvd.init(), the program's sources, the master port, and, at growing intervals and on a thread, connections of
+// processes that have loaded PyTorch, JAX or an MPI. Passes on the programs that it finds. The agent owns this object.
+// Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>
