@@ -58,7 +58,7 @@ class Server {
   Result<net::Endpoint> listen(const net::Endpoint& endpoint);
   // Like listen(endpoint), with a non-blocking socket that listens already.
   Result<net::Endpoint> listen(UniqueFd listener);
-  // Returns the port of the last TCP endpoint; 0 without a TCP endpoint.
+  // Returns the port of the TCP socket that began to listen last; 0 if there is none.
   uint16_t port() const;
   // Serves an accepted connection. `socket` must use this server's loop.
   void adopt(net::StreamSocket socket);

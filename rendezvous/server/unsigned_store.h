@@ -1,6 +1,7 @@
-// The store for the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their values, by scope and
-// key, separately from the job's signed store, and limits their memory. A scope with members is emptied after each
-// member has left it by DELETE; the members can then use it for the next rendezvous. No I/O, one thread at a time.
+// The store for the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their values, by scope
+// and key, separately from the job's signed store, and limits their memory. A scope with members is emptied after
+// all members have left it by DELETE. The members can then use it for the next rendezvous. No I/O, one thread at a
+// time.
 #pragma once
 
 #include <map>

@@ -1,6 +1,7 @@
 // Exchanges of a server: each of `count` parties stores one record under its index and gets the requested parties'
-// records, in one request. Exchanges owns these records and the waiting requests. No I/O; one thread at a time. Clients
-// parse the replies by the functions below. Callbacks run inside the call that causes them and must not call back in.
+// records, in one request. Exchanges owns these records and the waiting requests. No I/O; one thread at a time.
+// Clients parse the replies by the functions below. Callbacks run inside the call that causes them, and must not
+// call this object.
 #pragma once
 
 #include <cstdint>

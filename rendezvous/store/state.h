@@ -1,6 +1,6 @@
 // The content of a store. Owns the values, the callbacks that wait for values, the log of changes and the answered
-// calls. No I/O, no clock, no lock; one thread at a time. Callbacks run inside the call that triggers them and must not
-// call back in.
+// calls. No I/O, no clock, no lock; one thread at a time. Callbacks run inside the call that triggers them, and
+// must not call this object.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Changes {
 };
 
 // The log of changed keys, in order, and the clients that wait for the next change below a prefix. Keeps a bounded
-// number of changes. No I/O; one thread at a time. Callbacks run inside add() and must not call back in.
+// number of changes. No I/O; one thread at a time. Callbacks run inside add(), and must not call this object.
 class ChangeLog {
  public:
   using OnChange = std::function<void(const Changes&)>;

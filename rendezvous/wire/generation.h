@@ -1,6 +1,6 @@
-// Keys and messages with which the launcher of an elastic job and its processes agree on generations. A
-// generation is one membership of the job: an ordered list of processes, where the index is the rank. A
-// process has one number for its whole life. All values are in the job's signed store. Pure.
+// Keys and messages with which the launcher of an elastic job and its processes agree on generations. A generation
+// is one membership of the job: an ordered list of processes. The index of a process is its rank. A process has one
+// number for its whole life. All values are in the job's signed store. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ constexpr std::string_view kInsideRun = "1";
 constexpr std::string_view kOutsideRun = "0";
 constexpr std::string_view kRaisedInRun = "2";
 
-// The launcher's news for the processes of a generation, below one prefix. The values stay until
-// the next news of their kind, since removing them would wake each process that waits for news.
-// kLostNews: GenerationNews with a sentence that names the lost process or host. kUpdateNews: with
-// HostUpdates in decimal digits. kLeaveNews and the number of an agent: LeaveNews.
+// The launcher's news for the processes of a generation, below one prefix. The values stay until the next news of
+// their kind, since removing them would wake each process that waits for news. kLostNews: GenerationNews with a
+// sentence that names the lost process or host. kUpdateNews: GenerationNews with HostUpdates in decimal digits.
+// kLeaveNews, followed by the number of an agent: LeaveNews.
 constexpr std::string_view kGenerationNews = "elastic/news/";
 constexpr std::string_view kLostNews = "elastic/news/lost";
 constexpr std::string_view kUpdateNews = "elastic/news/update";

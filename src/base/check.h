@@ -1,5 +1,5 @@
-// Checks that stay in release builds: a broken invariant ends the process, with file and line. Macros that return
-// errors.
+// Checks that stay in release builds: a broken invariant ends the process, with file and line. Also the macros that
+// return errors to the caller.
 #pragma once
 
 namespace hvd {

@@ -1,4 +1,4 @@
-// Escapes text for JSON strings, and encodes bytes for them. Pure; from_base64() accepts any text.
+// Escapes text for JSON strings, and encodes bytes as base64. Pure.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ bool is_utf8(std::string_view bytes);
 // each byte of invalid UTF-8 becomes U+FFFD.
 std::string json_escaped(std::string_view bytes);
 
-// Convert to and from base64 (RFC 4648, section 4), with padding. from_base64() refuses all other encodings.
+// Convert to and from base64 (RFC 4648, section 4), with padding. from_base64() returns an error for any other
+// text.
 std::string to_base64(std::string_view bytes);
 Result<std::string> from_base64(const std::string& text);
 

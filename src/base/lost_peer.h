@@ -24,7 +24,8 @@ struct LinkEnd {
 Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what);
 // Returns the message of broken_link() that a failure contains, without the context before the message; else empty.
 std::string_view broken_link_in(const Status& status);
-// Returns kAborted, with lost rank `rank`: "'x' has waited 4.1 s for rank 3 on host b, which does not answer".
+// Returns kAborted, with lost rank `rank`: `work` + " has waited " + `rest`, for example with "'x'" and "4.1 s for
+// rank 3 on host b, which does not answer".
 Status stalled_by(int32_t rank, std::string_view work, std::string_view rest);
 // Returns the message of broken_link() or stalled_by() in a failure; empty for other causes.
 std::string_view cause_in(const Status& status);

@@ -18,7 +18,7 @@
 
 namespace hvd {
 
-// Returns the content of the file, truncated if the file is large; empty if it cannot be read.
+// Returns at most the first 4,096 bytes of the file; empty if it cannot be read.
 inline std::string read_proc_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> buffer;
@@ -58,8 +58,8 @@ inline std::string link_target(const std::string& path) {
   return std::string(buffer.data(), size > 0 ? static_cast<size_t>(size) : 0);
 }
 
-// The fields of /proc/PID/stat after the process's name, counted from 0. The fields OfChildren are sums over the
-// children that the process has reaped.
+// The fields of /proc/PID/stat after the process's name, counted from 0. A field with OfChildren in its name is a
+// sum over the children that the process has reaped.
 enum class StatField : size_t {
   kState = 0,
   kParent = 1,
@@ -80,7 +80,7 @@ enum class StatField : size_t {
 // Reads /proc/PID/stat; see proc(5). Any thread.
 class ProcStat {
  public:
-  // `folder`: "/proc/12/". Returns nullopt if this process does not exist.
+  // `folder`: "/proc/12/". Returns nullopt if the process does not exist.
   static std::optional<ProcStat> read(const std::string& folder) {
     const std::string text = read_proc_file(folder + "stat");
     // The name is in parentheses and may contain any character, including blanks and parentheses.

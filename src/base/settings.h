@@ -15,7 +15,7 @@
 
 namespace hvd {
 
-// A kList has one element for each occurrence.
+// A kList has one element for each occurrence of its flag.
 enum class SettingType { kFlag, kInt, kDouble, kText, kList };
 
 // The lowest and highest value of a number, in units of its variable.

@@ -122,7 +122,6 @@ void EventLoop::wake_at(Deadline deadline) {
 
 void EventLoop::wait(Deadline deadline) const {
   epoll_event event{};
-  // Takes no events: they stay for dispatch, and for other waiting threads.
   [[maybe_unused]] const int count = ::epoll_wait(epoll_.get(), &event, 1, deadline.poll_timeout());
 }
 

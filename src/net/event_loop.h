@@ -42,13 +42,13 @@ class EventLoop {
   // Makes the loop readable once, at the deadline; never() cancels the deadline. For the dispatching thread.
   void wake_at(Deadline deadline);
 
-  // Blocks until events wait for dispatch(), at most until the deadline. Takes no event, so all
-  // waiting threads return. For loops without EPOLLET. A signal ends the wait.
+  // Blocks until events wait for dispatch(), at most until the deadline. Leaves the events in the loop, so all
+  // waiting threads return. Only for loops whose watches do not use EPOLLET. A signal ends the wait.
   void wait(Deadline deadline) const;
-  // Calls back for ready descriptors, without waiting. Checks for them up to `rounds` times.
-  // Returns true if any descriptor was ready.
+  // Calls the callbacks of ready descriptors, without waiting. Checks for them up to `rounds` times. Returns true
+  // if any descriptor was ready.
   bool dispatch(int rounds = 1);
-  // Waits for events, at most until the deadline, and calls back.
+  // Waits for events, at most until the deadline, and calls the callbacks of ready descriptors.
   void turn(Deadline deadline) { deliver(deadline.poll_timeout()); }
 
  private:

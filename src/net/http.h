@@ -1,5 +1,5 @@
-// HTTP/1.1 messages without I/O: two incremental parsers with limits (by Beast, which only http.cpp includes), and
-// formatting of heads. One caller at a time.
+// HTTP/1.1 messages without I/O: two incremental parsers with limits, by Beast, and formatting of heads. One caller
+// at a time.
 #pragma once
 
 #include <cstddef>

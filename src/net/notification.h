@@ -21,7 +21,8 @@ class Notification {
     const auto state = co_await asio::this_coro::cancellation_state;
     co_return state.cancelled() == asio::cancellation_type::none;
   }
-  // Like wait(), but returns at `time` at the latest. For an object with one waiter.
+  // Like wait(), but returns at `time` at the latest. Only for an object with one waiter, since all waiters share
+  // one timer.
   Task<bool> wait_until(Time time) {
     timer_.expires_at(time);
     return wait();
@@ -31,8 +32,8 @@ class Notification {
   asio::steady_timer timer_;
 };
 
-// A mutex for coroutines of one loop, which enter a section one at a time. A turn ends when its object
-// is destroyed, also if its coroutine is cancelled.
+// A mutex for the coroutines of one loop. A turn ends when its object is destroyed, also if its coroutine is
+// cancelled.
 class Turns : public std::enable_shared_from_this<Turns> {
  public:
   class Turn {

@@ -14,7 +14,7 @@ struct PeerUser {
   bool is_here = false;      // the process runs on this host, in this network namespace
   std::optional<uid_t> uid;  // unset: the process runs elsewhere, or its user is unknown
 
-  // Returns whether the process runs elsewhere, or as this process's user or root.
+  // Returns whether the process runs elsewhere, or here as this process's user or as root.
   bool is_own_or_elsewhere() const;
   // Returns the error message for any other process.
   std::string refusal() const;

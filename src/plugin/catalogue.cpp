@@ -81,7 +81,7 @@ void be_quiet() {
   ::setrlimit(RLIMIT_CORE, &none);
 }
 
-// Reads until the end of the stream; returns false at the deadline.
+// Reads until the end of the stream; returns false if the deadline comes first.
 bool read_all(int fd, const Deadline& deadline, std::string* text) {
   for (;;) {
     const double left = deadline.seconds_left();

@@ -15,7 +15,7 @@ inline rlimit descriptor_limit() {
   return limit;
 }
 
-// Returns the limits at the start of this process, unless other code has raised them.
+// Returns the limits at the first call, which raise_descriptor_limit() makes before it raises them.
 inline const rlimit& first_descriptor_limit() {
   static const rlimit first = descriptor_limit();
   return first;

@@ -12,8 +12,8 @@ namespace hvd {
 void end_by_sentence(const char* program, int exit_code,
                      int (*error_number_of)(const std::exception&) = nullptr);
 
-// Calls `restore` before such a message, and before an abort for another exception. `restore` must
-// be async-signal-safe; null: no call.
+// Sets a function to call before such a message, and before the abort for any other exception. `restore` must be
+// async-signal-safe; null: no call.
 void before_last_words(void (*restore)());
 
 }  // namespace hvd

@@ -25,8 +25,8 @@ std::vector<int> ignored_signals();
 // Gives these signals their default action, and unblocks all signals. For a child between fork and exec.
 void reset_signals(const std::vector<int>& ignored);
 
-// Blocks all signals of this thread during its lifetime. A thread started meanwhile inherits the
-// mask, so the program's other threads receive the signals.
+// Blocks all signals of this thread while the object exists. A thread started meanwhile inherits the mask, so the
+// program's other threads receive the signals.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked();

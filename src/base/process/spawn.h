@@ -27,7 +27,7 @@ std::vector<std::string> environment_strings(const Environment& environment);
 // pointers are not const because exec's parameters are not const; exec changes nothing.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts);
 
-// Means /dev/null in place of a descriptor.
+// Stands for /dev/null in place of a descriptor.
 inline constexpr int kDevNull = -1;
 
 enum class SpawnGroup {
@@ -47,7 +47,8 @@ struct SpawnOptions {
   bool has_default_actions = false;       // false: inherits ignored signals from this process
 };
 
-// Returns when the program runs. The caller must reap the process. kNotFound: the program does not exist.
+// Starts the program, and returns its process id. The caller must reap the process. kNotFound: the program does not
+// exist.
 Result<pid_t> spawn_program(const SpawnOptions& options);
 
 // Waits for the end of a child, and reaps it. Returns its exit code, or 128 plus the number of the

@@ -42,7 +42,6 @@ Digest Sha256::digest() {
   return digest;
 }
 
-// Implements RFC 2104.
 std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView message) {
   HVD_CHECK(key.size() <= kBlock);
   std::array<std::byte, kBlock> block{};
@@ -61,7 +60,6 @@ std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView messag
   return digest;
 }
 
-// Implements RFC 2104.
 HmacKey::HmacKey(ByteView key) {
   std::array<std::byte, kBlock> block{};
   if (key.size() > kBlock) {

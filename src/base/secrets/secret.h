@@ -45,7 +45,7 @@ bool equal_in_constant_time(ByteView a, ByteView b);
 
 void fill_random(std::span<std::byte> bytes);
 std::string to_hex(ByteView bytes);
-// Returns that many random bytes as hexadecimal digits: a name that no other process can guess.
+// Returns `bytes` random bytes as hexadecimal digits, for a name that no other process can guess.
 std::string random_hex(size_t bytes);
 // Writes the bytes as hexadecimal digits, two for each byte, to `digits`.
 void write_hex(ByteView bytes, char* digits);

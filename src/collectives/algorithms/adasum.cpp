@@ -89,7 +89,7 @@ class Adasum {
   }
 
  private:
-  // This member's part of one tensor, from the vectors of all members, one after another.
+  // This member's parts of one tensor: one part from each member's vector, one after another.
   struct Part {
     size_t rows;         // index into rows_
     size_t count;        // elements of one vector's part

@@ -14,9 +14,9 @@ namespace hvd::collectives {
 Coroutine allreduce_local(Flow& flow, Group& group, const hvd_batch& batch,
                           const Reduction& reduction);
 
-// Like allreduce_local(), in a step that the caller has reserved, and in which the members also post
-// other data. If each member calls pack_first_chunk() before it posts, this saves a step. The
-// buffers of the step must be free.
+// allreduce_local_from() is like allreduce_local(), but the caller has reserved `step`, in which the members also
+// post other data. It takes one step less if each member has called pack_first_chunk() before it posts.
+// pack_first_chunk() requires that the buffers of the step are free.
 void pack_first_chunk(Group& group, const hvd_batch& batch, const Reduction& reduction,
                       uint64_t step);
 Coroutine allreduce_local_from(Flow& flow, Group& group, const hvd_batch& batch,
@@ -25,11 +25,12 @@ Coroutine allreduce_local_from(Flow& flow, Group& group, const hvd_batch& batch,
 // An allreduce of a group on one host, for tensors in memory that all its ranks can map
 // (SharedHeap): each rank reduces its slice in place, without packing.
 
-// Returns whether the ranks of the group exchange the places of these tensors; equal on all ranks.
+// Returns whether the ranks exchange the places of these tensors; they do for a few large tensors. Equal on all
+// ranks.
 bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
 
-// Exchanges the places, and reduces in place if every tensor of every rank lies in mapped memory.
-// Sets *done to true if the tensors are reduced; equal on all ranks.
+// Exchanges the places, and reduces in place if every tensor of every rank lies in mapped memory. Then sets *done
+// to true, equally on all ranks.
 Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
 

@@ -27,7 +27,7 @@ struct Tree {
 
   size_t place() const { return (host + count - root) % count; }
   size_t host_at(size_t place) const { return (place + root) % count; }
-  // The parent is the place without its lowest bit.
+  // The parent's place is this place without its lowest set bit.
   size_t parent() const { return host_at(place() & (place() - 1)); }
   std::vector<size_t> children() const {
     std::vector<size_t> found;

@@ -26,8 +26,8 @@ Coroutine broadcast(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine alltoall(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine barrier(Flow& flow, Group& group);
 
-// Reduces the data of all members on this rank alone. `inputs` holds one pointer per member: to its
-// tensors one after another, or null for the member whose tensors are the inputs of the batch.
+// Reduces the data of all members on this rank alone. `inputs` has one pointer per member: to the member's packed
+// tensors, or null for the member whose tensors are the inputs of the batch.
 void reduce_one_shot(const hvd_batch& batch, std::span<const void* const> inputs);
 
 // The batch of an in-place allreduce of a few values inside another algorithm: Adasum reduces dot

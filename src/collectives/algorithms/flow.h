@@ -1,6 +1,6 @@
-// Runs one collective as a coroutine. poll() resumes it when the Condition that it waits for is ready.
-// Starts no thread and never blocks. To abort a collective, the owner destroys its frames: algorithms
-// handle no errors. The built-in backend owns a Flow per process set, GroupRunner one per group.
+// Runs one collective as a coroutine. poll() resumes it when the Condition that it waits for is ready. Starts no
+// thread and never blocks. To abort a collective, the owner destroys its frames: the algorithms contain no error
+// handling. The built-in backend owns a Flow per process set, GroupRunner one per group.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// The members of a process set for the collectives: the members on this host, the leader of each host,
-// the shared memory of the group, and the step counters. The built-in backend owns a Group per process set, GroupRunner
-// one per group. Lives on the progress thread.
+// The members of a process set or group, for the collectives: the members on this host, the leader of each host,
+// the shared memory of the members, and the step counters. The built-in backend owns a Group per process set,
+// GroupRunner one per group. Lives on the progress thread.
 #pragma once
 
 #include <array>

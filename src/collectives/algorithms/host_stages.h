@@ -12,7 +12,7 @@
 
 namespace hvd::collectives {
 
-// Results are copied to several places in blocks of this size, which stay in the L1 cache.
+// A result is copied to several places block by block, so that each block stays in the L1 cache.
 constexpr size_t kBlockBytes = 4096;
 
 // Copies this rank's small payload into its slot in shared memory.
@@ -62,15 +62,16 @@ class HostStream {
 // The partial result of one host in a reduction over several hosts: its type between hosts, and the division of an
 // average.
 //
-// A 16-bit part is sent as float32 if several ranks of a host add to it, or if a factor multiplies it: its value may
-// need more than 16 bits. Sums and products are then rounded only once, for any distribution of ranks over hosts.
-// Reducing hops then send twice the bytes. Hops that send sums of several hosts use float32 in all cases.
+// A 16-bit part is sent as float32 if several ranks of a host add to it, or if a factor multiplies it: its value
+// may need more than 16 bits. Sums and products are then rounded only once, for any distribution of ranks over
+// hosts. Reducing hops then send twice as many bytes. Hops that send sums of several hosts use float32 in all
+// cases.
 //
 // An average is sent in 16 bits if possible, because gradients are averages, and float32 would send 1.5 times the
 // bytes. A host divides its float16 sum before rounding: the sum may overflow although the average does not. The
-// divisor is the smallest power of two not below the number of ranks of any host, so that small numbers do not become
-// zero. The sum over hosts is multiplied by the rest of the quotient. bfloat16 has the range of float32, and needs no
-// early division.
+// divisor is the smallest power of two not below the number of ranks of any host, so that small numbers do not
+// become zero. The sum over hosts is then multiplied by the remaining factor. bfloat16 has the range of float32,
+// and needs no early division.
 struct HostPart {
   bool is_float32 = false;
   ReduceFunction reduce = nullptr;  // over the host's ranks, with Reduction::before

@@ -221,7 +221,7 @@ bool InterHostAllreduce::receive_into(TransferQueue& queue) {
   return moved;
 }
 
-// Ends all hops of the piece whose data has arrived.
+// Ends the piece's hops, in order, up to the first hop whose data has not arrived.
 void InterHostAllreduce::enter(Piece& piece) {
   const Schedule& schedule = schedule_of(piece.number);
   while (piece.hop < schedule.hops.size() && end_hop(piece)) {

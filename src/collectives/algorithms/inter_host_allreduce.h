@@ -130,7 +130,7 @@ class InterHostAllreduce {
   size_t scratch_size_ = 0;
   size_t added_ = 0;
   size_t finished_ = 0;
-  // State of queue_hops(), which defines the order of the hops in the queues.
+  // State of queue_hops(), which puts the hops into the queues in the same order on all hosts.
   size_t tick_ = 0;
   size_t next_start_ = 0;
   std::vector<Started> started_;

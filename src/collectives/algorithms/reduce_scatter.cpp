@@ -1,9 +1,9 @@
-// Every member's slot has a place for each member, as in an alltoall. Every member reduces its own
-// place over all slots into its output, so no member computes or copies another member's result. A
-// member with fewer rows than others leaves the end of its places unused.
+// Every member's slot has a place for each member, as in an alltoall. Every member reduces its own place in all
+// slots into its output, so no member computes or copies another member's result. A member with fewer rows than
+// others leaves the end of its places unused.
 //
-// In a group on several hosts, the ranks of a host reduce all places, and the leaders send each host
-// only its members' places. Parts of half precision may be float32 between hosts (host_stages.h).
+// In a group on several hosts, the ranks of a host reduce all places, and the leaders send each host only its
+// members' places. Parts of half precision may be float32 between hosts (host_stages.h).
 #include <vector>
 
 #include "base/dtype.h"
@@ -94,7 +94,7 @@ class Scattering {
     group_.post_all(kArrived, first + index + 1);
   }
 
-  // On one host: reduces this member's place of all slots into its output.
+  // On one host: reduces this member's place in every slot into its output.
   void reduce_own(size_t index) {
     size_t offset = position_[group_.index()] * place_;
     output_.next(size_at(group_.index(), index), [&](std::byte* data, size_t size) {

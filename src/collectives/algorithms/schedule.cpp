@@ -29,7 +29,8 @@ class ScheduleBuilder {
     return finish(1, all());
   }
 
-  // If the number of hosts is not a power of two, a neighbour exchanges data for each surplus host.
+  // If the number of hosts is not a power of two, each surplus host sends its data to a neighbour, which takes part
+  // for both and returns the result.
   Schedule recursive_doubling() {
     const size_t half = std::bit_floor(hosts_);
     const size_t silent = hosts_ - half;
@@ -67,8 +68,8 @@ class ScheduleBuilder {
     return finish(1, slice(host_));
   }
 
-  // Divides the hosts into two parts, which exchange slices, and then divides each part likewise. If a
-  // number is odd, the last host of the larger part sends to the last host of the smaller part.
+  // Divides the hosts into two parts, which exchange slices, and then divides each part likewise. If one part has
+  // one host more, its last host sends data to the last host of the other part, and receives only results.
   Schedule halving_doubling() {
     const auto levels = static_cast<size_t>(std::bit_width(hosts_ - 1));
     add_hops(2 * levels);

@@ -1,5 +1,5 @@
-// The tensors of a batch as one long vector of bytes, traversed in pieces from its start to its end. Packing and
-// unpacking a batch are such walks, without a fusion buffer. Owns no memory. Any thread.
+// The tensors of a batch as one long vector of bytes, traversed in pieces from its start to its end. Packing or
+// unpacking a batch is such a walk, without a fusion buffer. Owns no memory. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Walk {
   Walk(std::span<const hvd_batch_tensor> tensors, PieceOf piece_of)
       : tensors_(tensors), piece_of_(piece_of) {}
 
-  // Advances by `size` bytes, and calls use(data or null, size) for each part of them.
+  // Advances by `size` bytes, and calls use(data or null, size of the part) for each part.
   template <typename Use>
   void next(size_t size, Use&& use) {
     while (size > 0 && index_ < tensors_.size()) {
@@ -78,7 +78,7 @@ struct WholeInput {
   }
 };
 
-// A walk by elements that yields the tensor itself, since a reduction needs both its input and its output.
+// A walk by elements that yields the tensor itself, since a reduction needs the tensor's input and output.
 class Cursor {
  public:
   explicit Cursor(std::span<const hvd_batch_tensor> tensors) : tensors_(tensors) {}

@@ -37,7 +37,7 @@ struct PeerRecord {
   // the host's records is sent once.
   std::string host;     // for messages, never for decisions
   std::string machine;  // boot id "/" network namespace: equal when ranks may share memory
-  // Identifier of the agent or server that started the rank, if known. Ranks with equal sites are on one
+  // Identifier of the agent or server that started the rank; empty: unknown. Ranks with equal sites are on one
   // machine, and can share memory.
   std::string site;
   std::vector<Candidate> candidates;
@@ -60,8 +60,8 @@ bool shares_kernel(const PeerRecord& one, const PeerRecord& other);
 
 using Nonce = std::array<std::byte, 32>;
 
-// Makes the proofs that two ranks exchange when they open a link. A proof shows that its sender has the job's secret,
-// and is valid for one job, generation, pair of ranks and pair of nonces. Pure.
+// Makes the proofs that two ranks exchange when they open a link. A proof shows that its sender has the job's
+// secret. It is valid for one job, generation, pair of ranks and pair of nonces. Pure.
 struct Credentials {
   std::string job;
   int32_t generation = 0;
@@ -97,8 +97,8 @@ class Handshake final {
     kConnecting,
     kExpecting,  // waits for the peer's hello; a dialler also for the peer's proof
     kProven,     // dialler: may choose(); acceptor: may confirm()
-    kWaiting,    // dialler: chosen, waits for the byte; acceptor: waits for the dialler's proof
-    kOpen,       // the owner may take() the socket
+    kWaiting,  // dialler: has sent its proof, waits for the byte; acceptor: waits for the dialler's proof
+    kOpen,  // the owner may take() the socket
     kFailed
   };
 

@@ -347,7 +347,7 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
   const size_t count = region->rank_count();
   HVD_ASSIGN_OR_RETURN(auto doorbells, receive_files(socket, count, deadline, whom));
   HVD_ASSIGN_OR_RETURN(result.heaps, receive_files(socket, heaps_among(count), deadline, whom));
-  // The indexes of the host's ranks follow from the table, so the table must have as many ranks as the region.
+  // The table defines the indices of the host's ranks, so it must have as many ranks of this host as the region.
   const auto& leaders = result.leaders;
   const auto led = std::count(leaders.begin(), leaders.end(), connection.leader);
   if (leaders[static_cast<size_t>(rank)] != connection.leader ||

@@ -134,7 +134,7 @@ void Mesh::check() {
 void Mesh::fail(const Status& cause) {
   if (!failure_.ok()) return;
   failure_ = host_->fail(cause);
-  // A peer sent this number, and callers use it as an index.
+  // A peer may have sent this number, and callers use it as an index.
   if (failure_.lost_rank() >= options_.size) failure_ = failure_.with_lost_rank(-1);
   remote_->abort(failure_);
 }
@@ -231,8 +231,8 @@ Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Dead
   return {};
 }
 
-// Returns the leader of each rank, for records that do not suffice: each rank publishes the leader
-// that it reached. A member receives the table from its leader later; for a member, this function
+// Returns the leader of each rank if the records do not suffice: each rank publishes the leader that it reached,
+// and leaders read all of them. A member receives the table from its leader later; for a member, this function
 // returns a table in which every rank is its own leader.
 Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore& store,
                                                    Deadline deadline) {

@@ -46,7 +46,8 @@ struct MeshOptions {
 
 class Mesh {
  public:
-  // Connects to all other ranks of the job by their records in the store.
+  // Exchanges records with all ranks by the store, and connects to the ranks of this host. Links to ranks on other
+  // hosts open on first use.
   static Result<std::unique_ptr<Mesh>> establish(MeshOptions options, KeyValueStore& store,
                                                  Deadline deadline);
   // Announces to the other ranks that this rank leaves without an error, unless the mesh has
@@ -57,7 +58,7 @@ class Mesh {
 
   int32_t rank() const { return options_.rank; }
   int32_t size() const { return options_.size; }
-  // Returns the host of each rank, numbered from 0 in the order of their lowest rank.
+  // Returns the number of each rank's host. Hosts are numbered from 0, in the order of their lowest ranks.
   const std::vector<int32_t>& hosts() const { return hosts_; }
   int32_t leader_of(int32_t rank) const { return leaders_[static_cast<size_t>(rank)]; }
   // Returns a rank's index among the ranks of its host.
@@ -80,8 +81,7 @@ class Mesh {
   // descriptor, and calls notice() when it is readable.
   int fd() const { return loop_.fd(); }
   void notice() { look_ = true; }
-  // Returns whether the caller may block on fd(). The idle check, which the backend sets, is the
-  // last condition.
+  // Returns whether the caller may block on fd(). Calls the backend's idle check (set_idle_check) last.
   bool before_sleep();
   void after_sleep();
   void set_idle_check(std::function<bool()> is_idle) { is_idle_ = std::move(is_idle); }

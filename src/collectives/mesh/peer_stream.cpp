@@ -142,7 +142,7 @@ void PeerStream::end(int reason) {
   ended_ = true;
 }
 
-// Handles the result of a write; returns the bytes written, or 0 if the socket accepts none now.
+// Handles the result of a write. Returns the number of written bytes, 0 after an error.
 size_t PeerStream::wrote(ssize_t size) {
   if (size > 0) return static_cast<size_t>(size);
   if (errno == EAGAIN || errno == EWOULDBLOCK) {

@@ -398,8 +398,8 @@ bool RemoteLinks::settle(Handshake& peer) {
   if (is_open(key)) return true;
   const auto dial = dials_.find(key);
   if (dial != dials_.end()) {
-    // If both ranks dial at once, the lower rank's connection wins once it has reached this point. The
-    // peer cannot have accepted a connection that this rank has not chosen.
+    // If both ranks dial at once, the lower rank's connection wins if that rank has already chosen it. Dropping a
+    // dial without a choice is safe: the peer cannot have accepted its connections.
     if (rank_ < key.first && dial->second.chosen != nullptr) return false;
     dials_.erase(dial);
   }

@@ -75,7 +75,8 @@ class RemoteLinks final {
   void depart();
 
  private:
-  // Time limit for the cause: a failing peer refuses new links at once, and sends its cause over a control stream.
+  // Time limit of the wait for the cause of an ended stream or a refused dial: a failing peer sends it over a
+  // control stream.
   static constexpr double kSecondsForCause = 1;
   // The number of retired ids that are kept: a later connection for an older id stays open.
   static constexpr size_t kRetired = 4096;

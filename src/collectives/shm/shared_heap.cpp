@@ -39,7 +39,7 @@ GuardedFd create_heap_file() {
   return GuardedFd(UniqueFd(::memfd_create("horovod-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
 }
 
-// Maximum number of mapped blocks per peer, more than one batch may use.
+// Maximum number of mapped blocks per peer. One batch uses fewer blocks.
 constexpr size_t kMostBlocks = 1024;
 
 // Returns the size of a file, or 0 if the file could shrink below its mapping.

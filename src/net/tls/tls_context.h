@@ -1,4 +1,5 @@
-// OpenSSL contexts of clients and servers: their lifetime, certificates and errors. Only tls_*.cpp include this file.
+// Makes OpenSSL contexts for clients and servers, loads their certificates and keys, and reports OpenSSL's errors.
+// Only tls_*.cpp include this file.
 #pragma once
 
 #include <openssl/ssl.h>

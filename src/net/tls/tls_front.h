@@ -1,7 +1,6 @@
-// The handshakes of a TLS server, by OpenSSL, which only tls_*.cpp include. Takes accepted sockets,
-// and passes each on after its TLS handshake. A client without TLS is passed on in plain text, or
-// gets status 426 if the server has a certificate. The rendezvous server owns the TlsFront,
-// which lives on the server's loop and never blocks the loop.
+// The handshakes of a TLS server, by OpenSSL. Takes accepted sockets, and passes each one on after its TLS
+// handshake. Passes a client without TLS on in plain text, or sends it status 426 if the server has a certificate.
+// The rendezvous server owns the TlsFront, which lives on the server's loop and never blocks the loop.
 #pragma once
 
 #include <chrono>

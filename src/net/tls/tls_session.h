@@ -1,5 +1,6 @@
-// One end of a TLS connection without I/O: takes received bytes, and returns bytes to send. The owner of this object
-// (TlsStream, AcceptedSocket, the agent) moves the bytes. Only tls_*.cpp include OpenSSL. One caller at a time.
+// One end of a TLS connection without I/O: takes received bytes, and returns bytes to send. The owner of this
+// object (TlsStream, AcceptedSocket, the agent) moves the bytes. This header does not include OpenSSL. One caller
+// at a time.
 #pragma once
 
 #include <memory>
@@ -40,9 +41,9 @@ class TlsSession {
   // certificate is not trusted, or the server does not use TLS; on a server, the client did not
   // authenticate as required. kPermissionDenied: the server refuses the client's shared key.
   Result<bool> shake_hands();
-  // Reads decrypted bytes after the handshake. Returns nullopt if the caller must feed() more bytes
-  // first, and 0 if the peer has ended the stream. kFailedPrecondition: the server requires a client
-  // certificate, which it only reports after the handshake.
+  // Reads decrypted bytes after the handshake. Returns nullopt if the caller must feed() more bytes first, and 0 if
+  // the peer has ended the stream. kFailedPrecondition: the server requires a client certificate; TLS reports this
+  // only after the handshake.
   Result<std::optional<size_t>> read(std::span<std::byte> buffer);
   // Returns whether read() would return bytes without a further feed().
   bool has_something();
