@@ -52,7 +52,7 @@ class Monitor {
 
   // Returns Prometheus text, format 0.0.4.
   std::string metrics(const StoreService& service, size_t connections, size_t waiting) const;
-  // Returns JSON: the workers that have arrived, with the times, and the number of missing ones.
+  // Returns JSON: the workers or hosts that have arrived, the number of missing ones, and the waiting requests.
   std::string status(const StoreService& service, size_t connections,
                      std::vector<WaitingRequest> waiting) const;
 

@@ -344,7 +344,7 @@ net::Task<bool> Session::finish_reply() {
   co_return is_written;
 }
 
-// Answers a request whose body was not read. The connection ends, since the next bytes are that body.
+// Refuses a request. The connection ends, since the body of the request was not read.
 net::Task<Session::Read> Session::refuse(Reply reply) {
   is_signed_ = false;
   core_->monitor.count("refused", reply.status);

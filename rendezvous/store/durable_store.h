@@ -35,7 +35,8 @@ class DurableStore {
   virtual void remove_below(std::string prefix) = 0;
   virtual void seal() = 0;
   // Returns true if all earlier changes are stored and this server owned the job at some moment after the call
-  // began. Returns false if this server no longer owns the job: its values may be outdated, and it must not reply.
+  // began. Returns false if this server no longer owns the job, and after end() or stop(): the server must not
+  // reply, since its values may be outdated.
   virtual net::Task<bool> confirm() = 0;
   // Calls the function once, with the reason, when this server no longer owns the job. From then on,
   // confirm() returns false.

@@ -15,9 +15,8 @@ namespace hvd::net {
 
 class BlockingStream {
  public:
-  // Connects to the first address that answers. The attempts race; each begins a quarter of a
-  // second after the previous one, or when one has failed. If no address answers, returns the last
-  // attempt's error.
+  // Connects to the first address that answers. The attempts race; each begins a quarter of a second after the
+  // previous one, or when one has failed. If no address answers, returns the last failure.
   static Result<BlockingStream> connect(std::span<const SocketAddress> addresses,
                                         Deadline deadline);
   // `fd` must be non-blocking.

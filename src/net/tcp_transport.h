@@ -39,7 +39,7 @@ GuardedFd accept_tcp(const TcpListener& listener);
 // Begins to connect to an address of 4 or 16 bytes. The socket becomes writable once the attempt
 // has succeeded or failed.
 Result<GuardedFd> start_connect(ByteView address, uint16_t port);
-// Returns 0 for an established connection, else an errno value.
+// Returns the errno value of a failed attempt; 0 if the attempt has succeeded or is in progress.
 int connect_outcome(int socket);
 // Ends a connection with ETIMEDOUT if its peer has not answered for this time. Shorter outages only
 // delay the bytes. The kernel probes an idle connection: no thread wakes up.

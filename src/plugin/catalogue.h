@@ -20,7 +20,7 @@ Result<const hvd_plugin*> load(const std::string& path);
 // Returns ok if the plugin works here, else the plugin's own reason.
 Status probe(const hvd_plugin& record);
 
-// Checks that this build supports the record.
+// Checks that the record is complete and that this build supports it.
 Status check_record(const hvd_plugin* record);
 
 // Tests a plugin of a third party in a child process with a time limit: opens it, checks its record
@@ -63,7 +63,7 @@ class Catalogue {
 // Returns the path of the library that contains this code, as the loader knows it; empty if unknown.
 std::string own_path();
 
-// Returns "bootstrap", "controller", "op" or "framework".
+// Returns "bootstrap", "controller", "op", "framework" or "unknown".
 std::string_view kind_name(uint32_t kind);
 
 // Returns the folders to search: the colon-separated `list`, then <folder of this library>/horovod/plugins.

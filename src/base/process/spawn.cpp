@@ -142,7 +142,7 @@ Result<std::string> output_of(SpawnOptions options, Deadline deadline) {
     if (size <= 0) break;
     text.append(buffer.data(), static_cast<size_t>(size));
   }
-  ::kill(-pid, SIGKILL);  // the program has closed its output, or is late
+  ::kill(-pid, SIGKILL);  // the program has ended its output, has written too much, or is late
   wait_for_exit(pid);
   if (is_late) {
     return deadline_exceeded(cat(join(options.arguments, " "), " did not answer in time"));

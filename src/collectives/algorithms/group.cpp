@@ -118,7 +118,8 @@ void Group::retire() {
   release_sub_region();
   SharedRegion& region = mesh_.host_links().region();
   if (sub_region_index_ < 0 && refusal_.ok()) {
-    // If the sub-region was refused, the last member that finds it deletes its entry.
+    // Call find_sub_region() also for its effect: if the sub-region was refused, the call of the last member
+    // deletes the entry.
     const auto index = region.find_sub_region(key_);
     if (index.ok() && *index >= 0) region.release_sub_region(*index, nullptr, 0);
   }
@@ -157,7 +158,7 @@ bool Group::open_sub_region() {
   if (is_leader() && !made_sub_region_) {
     made_sub_region_ = true;
     const Status made = region.make_sub_region(key_, size, static_cast<uint32_t>(local_count()));
-    // A member cannot report an internal error to the other members, so it fails the mesh.
+    // Fail the mesh, unless the members may be refused: they find a refusal in the entry.
     if (!made.ok() && !(may_refuse && made.code() == Code::kUnavailable)) {
       mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
     }

@@ -97,8 +97,8 @@ class Handshake final {
     kConnecting,
     kExpecting,  // waits for the peer's hello; a dialler also for the peer's proof
     kProven,     // dialler: may choose(); acceptor: may confirm()
-    kWaiting,  // dialler: has sent its proof, waits for the byte; acceptor: waits for the dialler's proof
-    kOpen,  // the owner may take() the socket
+    kWaiting,    // dialler: waits for the byte; acceptor: for the dialler's proof
+    kOpen,       // the owner may take() the socket
     kFailed
   };
 

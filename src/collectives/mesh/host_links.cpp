@@ -39,8 +39,7 @@ bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
     const uint64_t turn = cell.turn.load(std::memory_order_seq_cst);
     if (turn < position) {
       if (starved) break;
-      // The receiver reads message_starved after it has freed a cell, so the sender checks the cell
-      // again.
+      // Check the cell again: the receiver may have freed it before message_starved was set.
       block.message_starved.store(1, std::memory_order_seq_cst);
       starved = true;
       position = block.message_tail.load(std::memory_order_relaxed);

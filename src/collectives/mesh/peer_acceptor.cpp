@@ -89,7 +89,7 @@ void PeerAcceptor::accept_peers(const net::TcpListener& listener) {
   }
 }
 
-// Accepts one connection. Returns whether another connection may be acceptable now.
+// Accepts one connection. Returns false if no other connection can be accepted now.
 bool PeerAcceptor::accept_one(const net::TcpListener& listener) {
   // Peers wait in the kernel's queue until known_ has space.
   if (!make_room(known_)) {
@@ -117,8 +117,8 @@ bool PeerAcceptor::accept_one(const net::TcpListener& listener) {
   return true;
 }
 
-// Drops the oldest unproven connection of a full queue. Returns false if it is too recent, or all
-// are proven.
+// If the queue is full, drops its oldest unproven connection. Returns false if that connection is too recent, or
+// all are proven.
 bool PeerAcceptor::make_room(Queue& queue) {
   auto& all = queue.pending;
   if (all.size() < queue.limit) return true;

@@ -320,7 +320,7 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
     adopt(std::move(socket));
   }
 
-  // Returns true if the client's first bytes are not a TLS record.
+  // Returns true if the client's first byte does not begin a TLS handshake.
   Task<bool> is_plaintext() {
     constexpr std::byte kHandshake{22};
     co_await socket_.async_wait(StreamSocket::wait_read, use_tuple);

@@ -36,10 +36,10 @@ class TlsSession {
   static Result<TlsSession> with_shared_key(const Digest& key);
   // Creates a server's session, which shares the context (TlsFront).
   static Result<TlsSession> server(ssl_ctx_st* context);
-  // Advances the handshake as far as the received bytes allow; returns true when it is complete. The
-  // caller sends the output after each step, also after an error. kFailedPrecondition: the server's
-  // certificate is not trusted, or the server does not use TLS; on a server, the client did not
-  // authenticate as required. kPermissionDenied: the server refuses the client's shared key.
+  // Advances the handshake as far as the received bytes allow; returns true when it is complete. The caller sends
+  // the output after each step, also after an error. kFailedPrecondition: the server's certificate is not trusted,
+  // or the server does not use TLS; on a server, the client did not authenticate as required. kPermissionDenied:
+  // client and server have different shared keys.
   Result<bool> shake_hands();
   // Reads decrypted bytes after the handshake. Returns nullopt if the caller must feed() more bytes first, and 0 if
   // the peer has ended the stream. kFailedPrecondition: the server requires a client certificate; TLS reports this
