@@ -19,7 +19,8 @@ namespace {
 // Time limit, in seconds, for the answer after the end of the request's wait.
 constexpr double kGrace = 2;
 // The longest wait of one request is reconnect_seconds divided by this number. A server that stays silent for
-// longer is treated as unreachable. An agent needs no such limit, because it detects itself whether its launcher runs.
+// longer is treated as unreachable. A store on a Unix socket needs no such limit: the agent that serves it detects
+// whether its launcher runs.
 constexpr double kWaitsPerOutage = 3;
 constexpr std::chrono::seconds kGoodWhile{1};
 
@@ -168,7 +169,7 @@ bool HttpStore::is_interrupted() const {
   return is_interrupted_;
 }
 
-// Notes the connection, so that interrupt() may end a wait of this thread on it.
+// Records the connection, so that interrupt() can end this thread's wait for the reply.
 Status HttpStore::note_connection(const PooledConnection& pooled) {
   MutexLock lock(mutex_);
   if (is_interrupted_) return aborted("interrupted");

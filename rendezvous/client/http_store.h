@@ -51,7 +51,7 @@ class HttpStore : public Store {
                                       Deadline deadline) override;
   Status forget(std::string_view exchange, Deadline deadline) override;
   void rest() override;
-  // Returns the keys that begin with the prefix, which may be empty, ascending by their bytes.
+  // Returns the keys with this prefix, in ascending order of their bytes. The prefix may be empty.
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline);
   // Blocks until a key with this prefix changes after `revision`, which comes from an earlier watch.
   // Without a revision, returns at once, with the current revision and no change. kFailedPrecondition

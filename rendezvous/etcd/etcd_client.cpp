@@ -148,7 +148,7 @@ net::Task<void> EtcdClient::rest(Deadline deadline) {
   const milliseconds longest = std::min(kFirstPause * (1 << doublings), kLongestPause);
   std::array<std::byte, 1> random{};
   fill_random(random);
-  // Choose a random pause between half of the longest pause and the longest pause.
+  // Add a random part, so that several servers do not try at the same moment.
   const milliseconds chosen = longest / 2 + longest * std::to_integer<int>(random[0]) / 512;
   pause_.expires_at(std::min(deadline.time(), Clock::now() + chosen));
   co_await pause_.async_wait(net::use_tuple);

@@ -23,7 +23,7 @@ struct KeyValue {
   std::string value;
 };
 
-// Requests at most `limit` keys from `begin` to before `end`, ascending.
+// Requests at most `limit` keys from `begin` up to, but not including, `end`, in ascending order.
 std::string range_request(std::string_view begin, std::string_view end, int limit);
 struct Range {
   std::vector<KeyValue> found;

@@ -33,8 +33,8 @@ struct ServerOptions {
   bool open_monitor = false;  // /metrics and /status without a token
   // If set, each listening port accepts TLS, and agents must use TLS.
   std::optional<net::TlsFront> tls = {};
-  // If set, the server also serves the unsigned requests of Horovod's own workers, from a separate
-  // store: on sockets passed to adopt(), and at the listening ports only if the next field is true.
+  // If set, the server also serves the unsigned requests of Horovod's own workers, from a separate store: on
+  // sockets passed to adopt(), and at the listening ports only if insecure_compat_at_ports is true.
   std::optional<ScopeSizes> insecure_compat = {};
   bool insecure_compat_at_ports = false;
   // The secret of the monitor's token, if it differs from the job's.
@@ -67,7 +67,8 @@ class Server {
   void on_agent(std::function<void(net::AcceptedSocket)> take);
   // Shows the hosts that have joined the job so far, and the job's number of slots, on /status and /metrics.
   void show_hosts(int size, std::vector<JoinedHost> hosts);
-  // Shows the states of a launcher's hosts and ranks on /status. `hosts` returns a JSON array while this server lives.
+  // Shows the states of a launcher's hosts and ranks on /status. `hosts` returns a JSON array, and must be callable
+  // until the server is destroyed.
   void show_launch(std::function<std::string()> hosts);
   // Stops listening and ends all sessions. Each waiting request gets an error reply (503); the loop
   // must continue to run until these replies are sent.

@@ -17,8 +17,8 @@ Digest derive(const Secret& secret, std::string_view client_nonce, std::string_v
       as_bytes(cat("horovod-rendezvous-1\n", client_nonce, "\n", server_nonce, "\n")));
 }
 
-// The value of each byte as a hexadecimal digit; 16 if the byte is not a digit. A table avoids branches,
-// since each request carries two digests.
+// The value of each byte as a hexadecimal digit; 16 if the byte is not a digit. A table needs no branches: each
+// request carries two digests to parse.
 constexpr std::array<uint8_t, 256> kDigitValues = [] {
   std::array<uint8_t, 256> values{};
   values.fill(16);

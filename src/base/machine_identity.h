@@ -20,7 +20,8 @@ std::string boot_id();
 // /proc does not have the identity.
 std::string host_identity();
 
-// Identifies the boot and the network namespace, which limits abstract Unix sockets. Without blanks.
+// Identifies the boot and the network namespace, outside which abstract Unix sockets are not visible. Without
+// blanks.
 Result<std::string> machine_identity();
 
 }  // namespace hvd

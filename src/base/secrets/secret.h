@@ -19,7 +19,7 @@ class Secret {
  public:
   // Makes a secret of 32 random bytes from the kernel.
   static Secret random();
-  // Makes a secret of 1 to 1,024 bytes, without conversion (the content of a token file).
+  // Makes a secret of these bytes, 1 to 1,024.
   static Result<Secret> from_bytes(ByteView bytes);
   static Result<Secret> from_hex(std::string_view hex);
 
@@ -61,10 +61,9 @@ inline uint64_t random_number() {
 // Returns a number from 0 to less than 1.
 inline double random_fraction() { return static_cast<double>(random_number() >> 11) * 0x1p-53; }
 
-// Reads secrets from files and pipes, and enforces the one rule for them: a regular file of the
-// effective user without access for other users (mode & 077 = 0), a regular file of root that a
-// group may read (mode & 027 = 0), or an anonymous pipe. Checks the opened file, not its name.
-// Blocks; never prints a byte of a secret.
+// Reads secrets from files and pipes. Accepts only a regular file of the effective user without access for other
+// users (mode & 077 = 0), a regular file of root that a group may read (mode & 027 = 0), or an anonymous pipe.
+// Checks the opened file, not its name. Blocks; never prints a byte of a secret.
 
 // The writer of a pipe must write everything and close the pipe within this time.
 constexpr double kPipeSeconds = 5;

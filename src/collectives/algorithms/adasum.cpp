@@ -1,12 +1,12 @@
-// Adasum of any number of members, tensor by tensor. Pairs of vectors are combined along a binary
-// tree over the bits of the members' indices, low to high: orthogonal vectors are added, and
-// parallel ones averaged. If the number of members is not a power of two, a vector without a partner
-// enters the next level unchanged: a full tree with zeros for the missing members gives the same result.
+// Adasum of any number of members, tensor by tensor. Pairs of vectors are combined along a binary tree over the
+// bits of the members' indices, low to high: orthogonal vectors are added, and parallel ones averaged. If the
+// number of members is not a power of two, a vector without a partner enters the next level unchanged: a full tree
+// with zeros for the missing members gives the same result.
 //
-// Every member receives its part of all vectors (an alltoall), takes part in the dot products and norms of each level
-// (a small allreduce in float64), combines its part, and sends the result to all members (an allgather). Only one
-// member computes an element, in float64 on all levels, and rounds it once, at the end. Every member moves twice the
-// bytes of the batch, as in an allreduce, for any number of hosts.
+// Every member receives its part of all vectors (an alltoall), takes part in the dot products and norms of each
+// level (a small allreduce in float64), combines its part, and sends the result to all members (an allgather). For
+// each element, only one member computes, in float64 on all levels, and rounds once, at the end. Every member moves
+// twice the bytes of the batch, as in an allreduce, for any number of hosts.
 #include <memory>
 #include <span>
 #include <vector>

@@ -111,7 +111,7 @@ class Flow {
   bool poll();
   // Returns whether poll() would resume the coroutine.
   bool ready() { return condition_ != nullptr && condition_->ready(); }
-  // If the flow waits for a rank that has left, so that it can never continue, returns this rank, else -1.
+  // Returns the rank for which the flow waits if that rank has left, so that the flow can never continue; else -1.
   // When has_left(rank) returns true, all data from the rank must be visible to the condition.
   template <typename HasLeft>
   int awaited_rank_that_left(const HasLeft& has_left) {

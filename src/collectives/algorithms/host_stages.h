@@ -67,11 +67,11 @@ class HostStream {
 // hosts. Reducing hops then send twice as many bytes. Hops that send sums of several hosts use float32 in all
 // cases.
 //
-// An average is sent in 16 bits if possible, because gradients are averages, and float32 would send 1.5 times the
-// bytes. A host divides its float16 sum before rounding: the sum may overflow although the average does not. The
-// divisor is the smallest power of two not below the number of ranks of any host, so that small numbers do not
-// become zero. The sum over hosts is then multiplied by the remaining factor. bfloat16 has the range of float32,
-// and needs no early division.
+// An average is sent in 16 bits if possible, because gradients are usually averaged, and float32 would send 1.5
+// times the bytes. A host divides its float16 sum before rounding: the sum may overflow although the average does
+// not. The divisor is the smallest power of two not below the number of ranks of any host, so that small numbers do
+// not become zero. The sum over hosts is then multiplied by the remaining factor. bfloat16 has the range of
+// float32, and needs no early division.
 struct HostPart {
   bool is_float32 = false;
   ReduceFunction reduce = nullptr;  // over the host's ranks, with Reduction::before

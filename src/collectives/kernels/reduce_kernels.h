@@ -64,7 +64,7 @@ void to_storage_type(void* to, const float* from, int32_t dtype, size_t count, c
 // The arithmetic of Adasum on one piece of two vectors, in float64 for every type. Pure functions
 // of memory; any thread.
 
-// Returns whether Adasum supports the type, which is true for floating-point types.
+// Returns whether Adasum supports the type. It supports the floating-point types.
 bool adasum_knows(hvd_dtype dtype);
 
 // Dot products over the elements of a piece. The products of two pieces may be added.

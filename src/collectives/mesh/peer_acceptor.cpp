@@ -84,7 +84,8 @@ void PeerAcceptor::pause(double seconds) {
 }
 
 void PeerAcceptor::accept_peers(const net::TcpListener& listener) {
-  // Limit the loop, so that a flood of connections from strangers does not block the caller; the event repeats.
+  // Limit the loop, so that a flood of connections from strangers does not block the caller. The event repeats
+  // while connections wait.
   for (int i = 0; i < kAcceptsPerEvent && accept_one(listener); ++i) {
   }
 }
