@@ -13,7 +13,7 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kHostAgent = "this host's agent";
-// While a rank of a host is late, the host stores no record. This many seconds before the deadline, each
+// While a rank of a host is late, the host stores no record. At most this many seconds before the deadline, each
 // other rank of the host stores its own record, so that the error names only the late ranks.
 constexpr double kShowBefore = 2;
 constexpr double kShowSeconds = 1;
@@ -83,7 +83,7 @@ Result<Bytes> AgentStore::forward(int socket, std::string_view name,
 
 Status AgentStore::send(int socket, const host_aggregation::Message& message, ByteView bulk) {
   HVD_ASSIGN_OR_RETURN(const UniqueFd file, host_aggregation::to_file(bulk));
-  // The send does not block: the agent has read all earlier messages of this socket.
+  // The socket buffer has room, since the agent has read all earlier messages of this socket.
   return net::send_packet(socket, host_aggregation::encode(message), {file.get()}, kHostAgent)
       .status();
 }

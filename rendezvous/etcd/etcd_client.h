@@ -96,7 +96,7 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   bool is_late_ = false;  // limit_ has ended the current attempt
   bool is_stopped_ = false;
   uint64_t epoch_ = 0;  // number of the attempt; limit_ ignores a late event of an earlier attempt
-  int failures_ = 0;    // attempts since the last answer
+  int failures_ = 0;    // failed attempts since the last success
   bool has_warned_ = false;   // a warning about the outage was logged
   Clock::time_point outage_;  // time of the first of failures_
 };

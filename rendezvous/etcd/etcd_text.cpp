@@ -27,7 +27,6 @@ Status malformed(std::string_view what) {
 
 Json parse(ByteView text) { return Json::parse(as_text(text), nullptr, false); }
 
-// Returns the member of this name, or null.
 const Json* member(const Json& json, const char* name) {
   if (!json.is_object()) return nullptr;
   const auto found = json.find(name);

@@ -22,8 +22,8 @@
 
 namespace hvd::rendezvous {
 
-// Limits of a rendezvous server in size, number and time (PROTOCOL.md, "Messages"). A Session
-// enforces the limits of its connection, and Server the number of sessions. Tests set smaller limits.
+// Limits of a rendezvous server in size, number and time (PROTOCOL.md, "Messages"). A Session enforces the limits
+// of its connection, and Server the number of sessions.
 struct ServerLimits {
   net::HttpLimits http = {};
   size_t sessions = 100'000;
@@ -52,7 +52,6 @@ struct ServerCore {
         limits(bounds),
         is_monitor_open(open_monitor),
         service(size) {}
-  // Returns the waiting requests of all sessions.
   std::vector<WaitingRequest> waiting() const;
 
   const Secret secret;

@@ -48,9 +48,9 @@ class Membership {
   // Restores the places that an earlier server has assigned. Call it before all other functions.
   Status restore(ByteView record);
 
-  // Returns a place if the job is complete; otherwise nullopt, and later calls on_place once.
-  // `worker` is the worker's id: a call with an id that has joined before is a repetition and
-  // returns the same place. A surplus worker gets kFailedPrecondition.
+  // Returns a place if the job is complete; otherwise nullopt, and later calls on_place once. `worker` is the
+  // worker's id. A call with an id that has joined before is a repetition: it ends the wait of the earlier call
+  // with kAborted, and gets the same place. A surplus worker gets kFailedPrecondition.
   Result<std::optional<Place>> join(std::string_view worker, std::string_view host,
                                     OnPlace on_place, uint64_t& ticket);
   // Removes a worker that no longer waits. Does nothing if the job is complete, or if the worker has

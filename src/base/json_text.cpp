@@ -17,7 +17,7 @@ size_t utf8_size(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if ((at(i) & 0xc0) != 0x80) return 0;
   }
-  // An overlong encoding, a surrogate, or a code point above U+10FFFF.
+  // Refuse an overlong encoding, a surrogate, and a code point above U+10FFFF.
   if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) > 0x9f) ||
       (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) > 0x8f)) {
     return 0;

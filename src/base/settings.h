@@ -135,7 +135,6 @@ Status check_numbers(std::span<const std::pair<std::string, std::string>> variab
 std::optional<std::string> environment_variable(std::string_view name);
 // Removes a variable from this process's environment. Call it before starting threads.
 void forget_environment_variable(std::string_view name);
-// Returns all variables of the environment, in its order.
 std::vector<std::pair<std::string, std::string>> environment();
 
 }  // namespace hvd

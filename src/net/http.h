@@ -39,7 +39,6 @@ class HttpParser {
   // Returns a field's value, empty without the field. The value is valid until reset().
   virtual std::string_view field(std::string_view name) const = 0;
   virtual Bytes take_body() = 0;
-  // Prepares the parser for the next message.
   virtual void reset() = 0;
   int fault() const { return fault_; }
 

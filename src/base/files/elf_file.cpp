@@ -12,7 +12,6 @@
 namespace hvd {
 namespace {
 
-// Reads a value at an offset; nullopt if the file is too short.
 template <typename T>
 std::optional<T> read_at(ByteView file, uint64_t at) {
   if (at > file.size() || file.size() - at < sizeof(T)) return {};

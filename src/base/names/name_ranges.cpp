@@ -60,7 +60,6 @@ size_t closing_bracket(std::string_view text, size_t open) {
 
 Result<std::vector<std::string>> expand(std::string_view pattern, int depth);
 
-// Expands the list between brackets.
 Result<std::vector<std::string>> expand_list(std::string_view list, int depth) {
   if (depth > kMaxDepth) return invalid_argument("brackets are nested too deeply");
   std::vector<std::string> all;

@@ -18,7 +18,6 @@ Coroutine run(Flow& flow, Group& group, const hvd_batch& batch);
 
 // Each rank reduces its slice in the host's shared memory; then the hosts exchange their results.
 Coroutine allreduce(Flow& flow, Group& group, const hvd_batch& batch);
-// Runs an allreduce whose reduction is HVD_ADASUM.
 Coroutine adasum(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine reduce_scatter(Flow& flow, Group& group, const hvd_batch& batch);
 Coroutine allgather(Flow& flow, Group& group, const hvd_batch& batch);

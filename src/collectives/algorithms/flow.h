@@ -118,7 +118,8 @@ class Flow {
     int rank = condition_ == nullptr ? -1 : condition_->waits_for();
     while (rank >= 0 && has_left(rank)) {
       if (condition_->ready()) return -1;
-      // The rank may have sent its data before it left: the condition then waits for another rank.
+      // If the rank sent its data before it left, ready() has received the data, and the condition may wait for
+      // another rank.
       const int next = condition_->waits_for();
       if (next == rank) return rank;
       rank = next;

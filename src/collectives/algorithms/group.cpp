@@ -158,7 +158,7 @@ bool Group::open_sub_region() {
   if (is_leader() && !made_sub_region_) {
     made_sub_region_ = true;
     const Status made = region.make_sub_region(key_, size, static_cast<uint32_t>(local_count()));
-    // Fail the mesh, unless the members may be refused: they find a refusal in the entry.
+    // Fail the mesh, unless the group accepts a refusal: all members then find the refusal in the entry.
     if (!made.ok() && !(may_refuse && made.code() == Code::kUnavailable)) {
       mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
     }

@@ -42,8 +42,8 @@ void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig
   const size_t unit = accumulates_float32_ ? sizeof(float) : element_;
   float32_size_ = accumulates_float32_ ? lines(std::max(config.count, config.last) * unit) : 0;
   scratch_size_ = lines(std::max(schedule_.scratch, last_schedule_.scratch) * unit);
-  // More slots than pieces in the window: the queues may still have hops of pieces that have ended
-  // on other hosts.
+  // More slots than pieces in the window, so that hops of later pieces can enter the queues before earlier pieces
+  // are finished.
   const size_t slots = std::min(config.window + 2, std::max<size_t>(config.pieces, 1));
   slots_.resize(slots);
   if (memory_.size() < slots * (float32_size_ + scratch_size_) + 64) {

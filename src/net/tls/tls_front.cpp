@@ -271,7 +271,6 @@ struct TlsServerContext {
   std::deque<std::weak_ptr<TlsHandshake>> unproven;  // the oldest handshake first
 };
 
-// The handshake of one client.
 class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
  public:
   TlsHandshake(StreamSocket socket, std::shared_ptr<TlsServerContext> server)
