@@ -15,7 +15,6 @@
 
 namespace hvd::ops {
 
-// A buffer of a BufferPool.
 struct Buffer {
   std::unique_ptr<std::byte[]> bytes;  // nullptr: the allocation failed
   size_t size = 0;
@@ -80,7 +79,6 @@ std::vector<int64_t> gather_counts(const hvd_batch& batch, int32_t size);
 // the inputs.
 void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer);
 
-// Returns the number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
 // Returns whether the batch needs no buffer: it has a single tensor, with input and output, in the type of the sum.
 bool is_direct(const hvd_batch& batch);

@@ -73,7 +73,7 @@ const char* CpuBackend::activity(const hvd_batch& batch) {
   return across ? activity_of<"TCP">(batch.op) : activity_of<"SHM">(batch.op);
 }
 
-// Starts batches until a batch must wait. The callback of a finished batch may submit the next one.
+// Starts the batches of the queue in order, until one of them must wait.
 void CpuBackend::start_next(Set& set) {
   while (!set.entries.empty() && !set.flow.running()) {
     set.flow.start(collectives::run(set.flow, *set.group, *set.entries.front().batch));

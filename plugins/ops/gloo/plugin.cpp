@@ -64,10 +64,9 @@ void run_batch(const std::shared_ptr<::gloo::Context>& context, const hvd_batch&
 
 using ContextPtr = std::shared_ptr<::gloo::Context>;
 
-// Returns the size in bytes of an element that Gloo sends.
 size_t width_of(const hvd_batch& batch) { return size_of(sum_dtype(batch)); }
 
-// Calls use(T*) with an unsigned type as wide as the batch's elements, since Gloo only needs the width.
+// Calls use(T*) with an unsigned integer type of `width` bytes, since Gloo needs only the width of the elements.
 template <typename Use>
 void with_width(size_t width, Use&& use) {
   switch (width) {
