@@ -1,5 +1,6 @@
 // The fast path of an in-place allreduce: runs the usual call of a training step without Python code. Compares argument
-// names by address. The Python function handles all other calls, and raises the errors.
+// names by address. The Python function handles all other calls, also those with unsuitable arguments. Errors of a
+// submitted operation are raised here.
 #include <cstring>
 #include <string>
 

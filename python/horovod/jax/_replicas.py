@@ -1,7 +1,7 @@
 """The check of replicas (horovod._replicas) for the optimizers of optax.
 
-A compiled program calls a native handler with the parameters before each reduction. The handler compares a counter, and
-calls Python before the few reductions before which the ranks compare: a comparison needs no other trace.
+A compiled program calls a native handler with the parameters before each reduction. The handler counts the reductions,
+and calls Python only before those at which the ranks compare. A comparison therefore needs no new trace.
 """
 
 from __future__ import annotations

@@ -258,8 +258,8 @@ def _collect(launcher: _Launcher, call: bytes, ranks: Optional[int]) -> Dict[int
 
 
 def _messages(launcher: _Launcher, store: Store, call: bytes) -> Iterator[Tuple[str, bytes]]:
-    """Sends the call to the ranks. Yields the number and the message of each rank once, until the launcher ends, whose
-    exit code and message give the reason. Raises StoreError for a request that the store refuses."""
+    """Sends the call to the ranks. Yields the number and the message of each rank once, until the launcher ends. Its
+    exit code and messages then give the reason. Raises StoreError for a request that the store refuses."""
     known = set()
     try:
         revision = store.revision()
