@@ -331,7 +331,8 @@ class Check:
         return parameters, [*digests, *(len(self._model.reals(parameter)) for _, parameter in parameters)]
 
     def _differs_by_rounding(self, index: int, parameter: Any, length: int) -> bool:
-        """Raises HorovodDisagreementError on all ranks if a rank cannot read its values."""
+        """Returns whether the values differ by rounding only. Raises HorovodDisagreementError on all ranks if a rank
+        cannot read its values."""
         start, distance, norm = self._squares.get(index, (0, 0.0, 0.0))
         while start < length:
             name = f"values.{index}.{start}"

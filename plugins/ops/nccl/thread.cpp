@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
 constexpr double kIdSlice = 1;
-// The time limit of a trial. Meanwhile work of the process set continues in host memory, but work of other sets on
-// this thread waits.
+// The longest time limit of a trial. Meanwhile work of the process set continues in host memory, but work of other sets
+// on this thread waits.
 constexpr double kTrialSeconds = 120;
 // Time limits for a stream to become idle after an abort, and for one wait before the device's error is checked
 // again. Shorter than LibraryThread::end_limit.

@@ -171,7 +171,8 @@ class _Keras3Around(_OfKeras3):
     are finite on all ranks or on none, except gradients of local variables."""
 
     def has_reduced_all(self) -> bool:
-        """Returns whether all gradients of this step are equal on all ranks."""
+        """Returns whether this optimizer has reduced all gradients of the step: none of them stays local, and no tape
+        has reduced one."""
         return not self._hvd["local"] and not self.__dict__.get("_hvd_reduced")
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:

@@ -287,7 +287,7 @@ class Compared(Work):
         if self._start is None:
             super()._abandon(handle)
             return
-        # The call still takes part, like any timed-out call: the other ranks would otherwise wait for the operation.
+        # The completer still starts the operation after the call: otherwise the other ranks would wait for it.
         start, self._start = self._start, None
         Compared("", handle, start, [], 0, _nothing).run()
 
