@@ -91,7 +91,7 @@ class _Launcher:
         return job, results
 
     def wait(self) -> int:
-        """Waits for the launcher's last message; returns its exit code."""
+        """Waits for the launcher's end and its last message. Returns its exit code."""
         code = self._process.wait()
         self._relay.join()
         if self._process.stderr is not None:
