@@ -111,7 +111,7 @@ bool CpuBackend::advance() {
   return moved;
 }
 
-// Fails a batch that waits for a rank that has left without an error: it would wait forever.
+// Fails the mesh if the set's batch waits for a rank that has left without an error: the batch would wait forever.
 void CpuBackend::check_hopeless(Set& set) {
   const int rank =
       set.flow.awaited_rank_that_left([this](int other) { return mesh_->departed(other); });

@@ -45,7 +45,7 @@ class GlooThread;
 class GlooCommunicator : public BackendCommunicator {
  public:
   GlooCommunicator(const GlooWorld& world, const ProcessSetDescriptor& set);
-  // Ends the running batch.
+  // Interrupts the running batch, and waits for the end of the thread.
   ~GlooCommunicator() override;
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   void begin_abort() override;
