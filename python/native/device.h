@@ -54,7 +54,7 @@ class Devices {
   // passes to `uses`; NULL: the device has failed.
   Event order(hvd_submission* submission);
   void uses(hvd_handle handle, Event event, bool is_ordered);
-  // Call it when the handle's work has ended. `is_in_use`: a library may still use the work's event.
+  // Call it when the handle has been released. `is_in_use`: a library may still use the work's event.
   void released(hvd_handle handle, bool is_in_use);
   // Returns whether the device's current stream, which it stores in *stream, can order work.
   bool is_ordered_by(int32_t device, void** stream);
