@@ -9,8 +9,9 @@ namespace hvd::python {
 
 namespace {
 
-// Seconds for which the thread waits for the oldest work before it polls the other work. This time bounds the delay of
-// that other work: short for a training step, and long enough to cost little.
+// The first and the longest time in seconds for which the thread waits for the oldest work before it polls the other
+// work. These times bound the delay of the other work: they are short for a training step, and long enough to cost
+// little.
 constexpr double kFirstSlice = 0.002;
 constexpr double kLongestSlice = 0.005;
 

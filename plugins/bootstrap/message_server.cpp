@@ -48,7 +48,7 @@ void MessageServer::serve() {
   }
 }
 
-// Does not wait: a message fits into a new socket's buffer.
+// Does not wait: the message fits into the send buffer of a new socket.
 void MessageServer::send_to(int client) const {
   const auto message = message_();
   if (!message.ok()) return;

@@ -42,7 +42,7 @@ Result<UniqueFd> listen_everywhere(uint16_t port);
 // the server has already closed its TCP connection.
 Result<std::string> read_message(std::span<const net::SocketAddress> addresses);
 
-// Calls `ask` with 0 to attempts - 1, again and again, until a call succeeds or returns kPermissionDenied. After the
+// Calls `ask` with 0 to attempts - 1, in repeated rounds, until a call succeeds or returns kPermissionDenied. After the
 // deadline, returns kDeadlineExceeded with the message of the last error. The pauses between the rounds double from 20
 // ms to 1 s.
 Result<Bytes> ask_until(Deadline deadline, int attempts,

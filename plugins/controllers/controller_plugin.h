@@ -1,5 +1,5 @@
-// Makes the C record of a controller plugin from a C++ class. Static dispatch: a message costs only
-// the C call.
+// Makes the C record of a controller plugin from a C++ class. Static dispatch: a message costs one C call, and no
+// virtual call.
 #pragma once
 
 #include "base/bytes.h"

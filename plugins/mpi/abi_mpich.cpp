@@ -1,4 +1,4 @@
-// The ABI of MPICH, Intel MPI, Cray MPICH and MVAPICH. Handles are numbers.
+// The ABI of MPICH, Intel MPI, Cray MPICH and MVAPICH. Handles are integers.
 #include "base/text.h"
 #include "mpi/api.h"
 

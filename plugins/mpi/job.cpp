@@ -274,8 +274,8 @@ void end_mpi(int (*finalize)(), bool may_never_end, int status, std::chrono::mil
 Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                         const std::string& who, const char* setting) {
   auto job = join(host, config, who, setting);
-  // kUnavailable fails the start for a user who has selected MPI; another code would silently skip
-  // MPI.
+  // With kUnavailable the start fails, as it must if the user has selected MPI. With another code, the runtime would
+  // continue without MPI.
   if (!job.ok()) return unavailable(job.error().message());
   return job;
 }

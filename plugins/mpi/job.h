@@ -37,7 +37,7 @@ Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& co
 // Initialises MPI, unless it is already initialised in this process.
 Status initialise(const MpiApi& api, const hvd_plugin_host& host);
 
-// Records whether the job, or its MPI, has ranks on several machines; true stays true.
+// Records whether the job, or MPI_COMM_WORLD, has ranks on several machines. After true, false has no effect.
 void note_machines(bool are_several);
 
 // Abandons MPI: the process does not finalize MPI at its end.

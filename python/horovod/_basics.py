@@ -104,7 +104,7 @@ def _check(comm: Any) -> None:
         raise
 
 
-_was_asked_for = False  # whether `init` started the runtime, not only a process group
+_was_asked_for = False
 
 
 def was_asked_for() -> bool:

@@ -1,5 +1,5 @@
-"""Names that every framework's module offers beside its collectives. Importing this module opens the
-library: if the library is missing, the import raises ImportError."""
+"""Names that every framework's module exports in addition to its collectives. Importing this module opens the library:
+if the library is missing, the import raises ImportError."""
 
 from horovod import __version__, _basics
 from horovod._basics import *
@@ -37,6 +37,6 @@ __all__ = [
     "stop_timeline",
     "total",
 ]
-__all__ += _basics.__all__  # type checkers read no list of another module: frameworks' modules import _basics too
+__all__ += _basics.__all__  # type checkers ignore this line, so the frameworks' modules import _basics too
 
 library()

@@ -1,4 +1,4 @@
-"""Compression of gradients for the wire, for frameworks that have types to cast to."""
+"""Compression of gradients in transfer: a cast to a narrower type."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def check_predivision(factor: Any, op: Any) -> None:
 
 
 def checked_groups(groups: Any, num_groups: Any) -> Any:
-    """Returns the value of `groups`, or of the older `num_groups`: None, a number above 0, or lists of variables.
-    Raises ValueError for anything else."""
+    """Returns `groups`, or else the older `num_groups`: None, a number above 0, or lists of variables. Raises
+    ValueError for anything else."""
     groups = groups if groups is not None else (num_groups or None)
     is_right = groups is None or (
         groups > 0

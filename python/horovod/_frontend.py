@@ -8,7 +8,7 @@
     dense(array)                      the array itself if it is row-major, else a row-major copy
     empty_like(dense)                 memory for received data
     describe(dense, output, name)     as _ops.Tensor; `output` takes the result, or is None
-    copy(target, source)              the values
+    copy(target, source)              copies the values
     take(output, like)                a new array with the runtime's output
     all_taken()                       completes the copies of take() for a submission; the runtime then gets its
                                       memory back; a module without this function copies at once
@@ -21,7 +21,7 @@
 Arrays that travel through copies in other memory (`is_staged`) have also:
 
     dense_all(arrays)                 the copies of all arrays of a submission, which take the results too
-    copy_all(copies)                  the values of each (target, source)
+    copy_all(copies)                  copies the values of each (target, source)
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def allreduce(
     process_set: ProcessSet,
     base: Optional[str] = None,
 ) -> int:
-    """Submits an allreduce by `elementwise` without its arrays. `base`: the name of a group, from `group_base`."""
+    """Submits an allreduce. `submit`: `elementwise` without its argument `arrays`. `base`: the name of a group, from
+    `group_base`."""
     number = id_of(process_set)
     members = [None] if base is None else member_names("grouped_allreduce", base, len(tensors))
     full = _ops.full_name("allreduce", name, number) if base is None else f"grouped_allreduce.{base}"
@@ -137,7 +138,7 @@ def broadcast(
     name: Optional[str],
     process_set: ProcessSet,
 ) -> int:
-    """Submits a broadcast by `elementwise` without its arrays."""
+    """Submits a broadcast. `submit`: as for `allreduce`."""
     number = id_of(process_set)
     full = _ops.full_name("broadcast", name, number)
     return submit(Kind.BROADCAST, full, [tensor], in_place, root_rank=root_rank, process_set=number)
@@ -193,7 +194,8 @@ def named_rows(
     grouped: bool = False,
     **arguments: Any,
 ) -> int:
-    """Submits an operation, or one of a group, by `rows` without its arrays."""
+    """Submits an operation of one tensor, or with `grouped` of several. `submit`: `rows` without its argument
+    `arrays`."""
     op = kind.name.lower()
     members: Sequence[Optional[str]] = (None,)
     if grouped:
@@ -229,8 +231,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def fast_path(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Function], _Function]:
-    """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
-    run no Python. All other calls reach the function.
+    """Decorates an in-place allreduce. The native module handles the usual calls (a dense tensor, a name, all ranks),
+    without Python code. All other calls reach the function.
 
     `plain`: values by which the native module recognises dense tensors: (type, numbers of dtypes,
     layout), or (type, {}, None) for types with `__array_struct__`.

@@ -58,7 +58,7 @@ _PROMPT: Dict[str, List[Any]] = {
     "hvd_get_output": [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p],
 }
 
-# Functions that every step calls. The native module calls them.
+# Functions that run in every step, called by the native module.
 _HOT = [
     "hvd_submit",
     "hvd_poll",

@@ -21,7 +21,7 @@ _CONNECTIONS = 64
 _JOB_IDS = ("HOROVOD_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
 # Values of which the largest is exported, not the sum: each rank counts all steps of the job.
 _LARGEST = ("horovod_steps_total",)
-# The job may have any number of groups, with any names.
+# Not exported: a job may have any number of groups, with any names, and each would be a new series.
 _OF_GROUPS = "horovod_group_calls_total"
 
 

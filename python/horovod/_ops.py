@@ -96,7 +96,7 @@ STAGED, TRIAL, STREAM_ORDERED = 4, 8, 16
 
 
 class Place(NamedTuple):
-    """Where a submission's tensors lie in device memory, or the tensors that are still being copied."""
+    """Where a submission's tensors are, and when the runtime may use them."""
 
     device: int
     stream: int  # the framework's current stream
@@ -385,7 +385,7 @@ def _source_rank(handle: int) -> int:
 
 
 def ask(function: str, process_set: int) -> int:
-    """Returns the result of a library function for a process set."""
+    """Returns the number that a library function stores for a process set."""
     number, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     status = getattr(library(), function)(process_set, ctypes.addressof(number), ctypes.addressof(error), len(error))
     if status != _OK:
@@ -420,8 +420,7 @@ def join() -> int:
     """Waits until every rank has joined; returns the last rank that joined."""
 
     def finish(handle: int) -> int:
-        # Ranks that trained longer have made more unnamed calls, so restart the counters of this set at 1. Join does
-        # not affect other process sets.
+        # Ranks that joined later have made more unnamed calls, so restart the counters of the global process set at 1.
         _restart_numbers(0)
         return output(handle).last_joined_rank
 
@@ -430,13 +429,14 @@ def join() -> int:
 
 
 def complete_init(takes_any_place: bool) -> None:
-    """Waits until the ranks in training have admitted this process."""
+    """Waits until the ranks in training have admitted this process. `takes_any_place`: its rank and the size may
+    change."""
     error = ctypes.create_string_buffer(4096)
     check(library().hvd_complete_init(takes_any_place, ctypes.addressof(error), len(error)), error)
 
 
 def reset() -> None:
-    """Releases all work of a runtime that has been shut down and runs no work."""
+    """Releases the handles of all work after the shutdown of the runtime."""
     _native.release_all()
     forget(-1)
 

@@ -85,7 +85,7 @@ def _action() -> str:
 
 
 class Check:
-    """The check of one optimizer. The thread that calls `step` calls its functions."""
+    """The check of one optimizer. One thread at a time."""
 
     # Whether `before_reduction` waits in the first reduction, and not before the second one.
     waits_at_once = True
@@ -97,7 +97,7 @@ class Check:
     remedy_of_options = (
         "call hvd.broadcast_optimizer_state(optimizer, root_rank=0) after a checkpoint is loaded"  # after "or"
     )
-    # The program's line that a warning names if no frame of this thread belongs to the program.
+    # The file and line that a warning names if no frame of this thread belongs to the program.
     line_of_program: Optional[Tuple[str, int]] = None
 
     def __init__(self, model: Model, process_set: ProcessSet) -> None:
@@ -331,7 +331,8 @@ class Check:
         return parameters, [*digests, *(len(self._model.reals(parameter)) for _, parameter in parameters)]
 
     def _differs_by_rounding(self, index: int, parameter: Any, length: int) -> bool:
-        """Raises HorovodDisagreementError on all ranks if a rank cannot read its values."""
+        """Returns whether the values differ by rounding only. Raises HorovodDisagreementError on all ranks if a rank
+        cannot read its values."""
         start, distance, norm = self._squares.get(index, (0, 0.0, 0.0))
         while start < length:
             name = f"values.{index}.{start}"
@@ -353,7 +354,8 @@ class Check:
         return doubled, Dtype.FLOAT64, address, count
 
     def _read(self, read: Callable[[], Any], otherwise: Any) -> Any:
-        """Returns the result of `read`, or `otherwise` if it fails, for which the other ranks would wait."""
+        """Returns the result of `read`, or `otherwise` if it fails: after an exception, the other ranks would wait for
+        this rank."""
         try:
             return read()
         except Exception as error:
@@ -374,7 +376,7 @@ class Check:
                     logging.getLogger("horovod").warning(sentence)
 
     def _line(self) -> Tuple[str, int]:
-        """Returns the program's file and line that took the step."""
+        """Returns the file and line at which the program called the step."""
         frame: Any = sys._getframe(1)
         while frame is not None:
             if frame.f_globals.get("__name__", "").partition(".")[0] not in _FRAMEWORKS:

@@ -1,5 +1,5 @@
-// The function that XLA calls when a compiled program reaches an operation of this package. The function submits the
-// request and returns. If a small operation is ready at once, the function completes it; otherwise the waiter does.
+// The XLA FFI handlers of this package. horovod_jax_execute submits the request of an operation and returns. If a small
+// operation is ready at once, the handler completes it; otherwise the waiter does.
 #include <algorithm>
 #include <cstring>
 #include <memory>

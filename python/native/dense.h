@@ -25,7 +25,6 @@ struct Framework {
 // Returns false with an exception unless `described` is such a tuple. The references are borrowed.
 bool read_framework(PyObject* described, Framework* out);
 
-// One dense tensor.
 struct DenseTensor {
   hvd_tensor view{};  // input and output are the tensor's memory
   int64_t shape[kMaxDimensions];
@@ -40,7 +39,7 @@ bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& fra
 bool read_by_attributes(const ModuleState* state, PyObject* tensor, const Framework& framework,
                         PyObject* place, DenseTensor* out);
 
-// Returns the address of a tensor's data; NULL with an exception if the tensor has none.
+// Stores the address of a tensor's data in *out. Returns false with an exception if the tensor has none.
 bool read_address(const ModuleState* state, PyObject* tensor, void** out);
 
 }  // namespace hvd::python

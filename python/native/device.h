@@ -50,11 +50,11 @@ class Devices {
   // it is refused). Returns false, perhaps with an exception, if the Python function must submit the allreduce.
   bool submit(ModuleState* state, const Framework& framework, PyObject* tensor,
               hvd_submission submission, Reference* handle);
-  // Sets event and flag of a submission that the runtime orders by its stream. Returns the event, which `uses` keeps;
-  // NULL: the device has failed.
+  // Sets the event of a submission, and HVD_STREAM_ORDERED if waits return early. Returns the event, which the caller
+  // passes to `uses`; NULL: the device has failed.
   Event order(hvd_submission* submission);
   void uses(hvd_handle handle, Event event, bool is_ordered);
-  // Call it when the handle's work has ended. `is_in_use`: a library may still use the work's event.
+  // Call it when the handle has been released. `is_in_use`: a library may still use the work's event.
   void released(hvd_handle handle, bool is_in_use);
   // Returns whether the device's current stream, which it stores in *stream, can order work.
   bool is_ordered_by(int32_t device, void** stream);
@@ -62,7 +62,8 @@ class Devices {
   bool waits_early(hvd_handle handle, void** stream);
 
   // Call begin_finish before and end_finish after a function that finishes work. is_finishing_early() returns whether
-  // the entry of the work that this thread now finishes stays held until the caller's stream has passed the function.
+  // the entry of the work that this thread now finishes stays held until the caller's stream has completed the work of
+  // that function.
   void begin_finish(bool is_early);
   void end_finish();
   bool is_finishing_early() const;

@@ -1,5 +1,6 @@
 // The fast path of an in-place allreduce: runs the usual call of a training step without Python code. Compares argument
-// names by address. The Python function handles all other calls, and raises the errors.
+// names by address. The Python function handles all other calls, also those with unsuitable arguments. Errors of a
+// submitted operation are raised here.
 #include <cstring>
 #include <string>
 
@@ -35,7 +36,8 @@ struct FastPath {
 
 constexpr const char* kFastPathCapsule = "horovod._native.fast_path";
 
-// Sorts the arguments by parameter. Returns false if the address of a name is unknown.
+// Sorts the arguments by parameter. Returns false if the Python function must handle the call, for example because the
+// address of a name is unknown.
 bool place(const ModuleState* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
            PyObject** placed) {
   if (count > kArguments) return false;
@@ -66,7 +68,7 @@ bool read_op(PyObject* given, int default_op, int* out) {
   return PyErr_Occurred() == nullptr;
 }
 
-// Concatenates prefix and name; returns false if the result is too long, or `name` is not text.
+// Concatenates prefix and name. Returns false if the result is too long, or `name` is not a text or contains NUL.
 bool join_name(const std::string& prefix, PyObject* name, char (&out)[kMaxName]) {
   if (name == nullptr || !PyUnicode_Check(name)) return false;
   Reference bytes(PyUnicode_AsUTF8String(name));

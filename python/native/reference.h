@@ -39,7 +39,6 @@ inline void take_lock(PyThreadState* thread) {
   }
 }
 
-// Calls a function without Python's lock (the GIL).
 template <typename Function>
 auto without_lock(const Function& function) {
   PyThreadState* const thread = PyEval_SaveThread();

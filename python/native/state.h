@@ -62,10 +62,10 @@ void take_address(Function* function, unsigned long long address) {
 // Raises by ModuleState::fail. Always returns NULL.
 PyObject* raise_failure(ModuleState* state, int status, const char* message, bool negotiated);
 
-// Submits work, and keeps `entry` in ModuleState::pending until the work is complete. Returns the handle.
+// Submits work, and keeps `entry` in ModuleState::pending until the handle is released. Returns the handle.
 PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* entry);
 
-// Keeps `entry` in ModuleState::pending until the work of the handle is complete. Returns the handle.
+// Keeps `entry` in ModuleState::pending until the handle is released. Returns the handle.
 PyObject* keep_pending(ModuleState* state, hvd_handle handle, PyObject* entry);
 
 // Waits for the work, and returns its status; -1 with the exception of a signal handler or of `check`, which may be

@@ -59,7 +59,8 @@ using LaunchHostFunction = int(void* stream, void (*function)(void*), void* argu
 // hvd_start of the library. A global variable, because host functions do not get the module.
 std::atomic<decltype(&::hvd_start)> start_function{nullptr};
 
-// Called by a thread of the driver. Passes the handle as the argument, because the work may have ended meanwhile.
+// Called by a thread of the driver. The argument is a handle and not a pointer, because the work may have ended
+// meanwhile.
 void on_reached(void* handle) {
   start_function.load()(static_cast<hvd_handle>(reinterpret_cast<uintptr_t>(handle)), nullptr, 0);
 }

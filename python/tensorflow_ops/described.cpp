@@ -47,7 +47,6 @@ void copy_outputs(const TfApi& api, const PendingOperation& work, Status* status
   }
 }
 
-// Work that the waiter's thread waits for.
 class Submitted : public python::Awaited {
  public:
   explicit Submitted(PendingOperation* work) : Awaited(work->handle), work_(work) {}
@@ -76,7 +75,6 @@ Tensor* make_output(const TfApi& api, PendingOperation* work, int index, const S
   return input;
 }
 
-// Calls make_output() for an output with the shape of the input.
 Tensor* make_output_like(const TfApi& api, PendingOperation* work, int index, Shape* shape,
                          Status* status) {
   Tensor* input = nullptr;

@@ -16,7 +16,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-// Ranks with the same computation reach a node within some milliseconds of each other.
+// The longest inline wait: ranks with the same computation reach a node within some milliseconds of each other.
 constexpr double kSeconds = 0.01;
 constexpr uint32_t kMostDoublings = 8;
 

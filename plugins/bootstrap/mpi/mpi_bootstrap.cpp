@@ -77,7 +77,7 @@ class Mpi final : public Source {
     return {};
   }
 
-  // Broadcasts rank 0's values to all ranks.
+  // Broadcasts rank 0's value to all ranks. Call it once: it frees the communicator.
   Status fence(double timeout_seconds) override {
     if (size_ == 1) return {};
     const Deadline deadline = Deadline::after_seconds(timeout_seconds);

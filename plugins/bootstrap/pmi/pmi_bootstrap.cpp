@@ -58,7 +58,7 @@ void send_goodbye_at_exit(int fd) {
   goodbye.process = ::getpid();
 }
 
-// Time limit for all replies except a barrier's. Servers send them at once.
+// Time limit for all replies except a barrier's. Servers send these replies at once.
 constexpr double kAnswerSeconds = 60;
 constexpr size_t kLongestLine = 64 * 1024;
 

@@ -178,8 +178,8 @@ class Pmix final : public Source {
     return value_of(0, key, timeout_seconds);
   }
 
-  // Does not use a fence of only some ranks: after such a fence, Slurm's servers send other hosts only the values of
-  // its first rank.
+  // Does not use a fence of some ranks: after such a fence, Slurm's servers send other hosts only the values of its
+  // first rank.
   Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
     const double limit = within_limits(timeout_seconds);
     const double quiet = quiet_seconds(limit);

@@ -12,7 +12,7 @@ namespace hvd::bootstrap {
 
 struct ProcessGroup {
   int32_t rank = 0, size = 1;
-  int32_t local_rank = -1, local_size = -1;  // -1: no variable has it
+  int32_t local_rank = -1, local_size = -1;  // -1: unknown
   std::string address;                       // MASTER_ADDR
   uint16_t port = 0;                         // MASTER_PORT
   std::string run;                           // TORCHELASTIC_RUN_ID, or empty

@@ -38,7 +38,7 @@ class MessageChannel {
 
   MessageChannel(const MpiJob& job, std::unique_ptr<MpiComm> everyone)
       : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
-  // Leaves the memory of messages in flight allocated.
+  // Leaks the memory of messages in flight.
   ~MessageChannel() {
     bool in_flight = !sent_.empty();
     for (auto& messages : arrivals_) in_flight |= !messages.empty();
@@ -113,7 +113,8 @@ class MessageChannel {
     HVD_RETURN_IF_ERROR(check(job_.api.testall(1, &pending.request, &done, MPI_STATUSES_IGNORE)));
     return done != 0;
   }
-  // Allocates memory for every message that has begun to arrive, so that the rank's next message becomes visible.
+  // Posts a receive for every message that has begun to arrive: MPI_Iprobe reports a rank's next message only after
+  // that.
   Result<bool> probe_messages() {
     const auto& api = job_.api;
     bool moved = false;

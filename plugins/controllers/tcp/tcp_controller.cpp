@@ -93,7 +93,7 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
   std::string name = setting(host, "HOROVOD_HOSTNAME");
   if (name.empty()) name = own_host_name();
   const std::string generation = setting(host, "HOROVOD_GENERATION");
-  // An agent's store has a random name, which is unique among machines.
+  // The address of an agent's store contains a random name, which differs between machines.
   const std::string store = setting(host, "HOROVOD_STORE");
   HVD_ASSIGN_OR_RETURN(const auto ports,
                        net::parse_port_range(setting(host, "HOROVOD_PORT_RANGE")));

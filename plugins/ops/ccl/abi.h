@@ -31,8 +31,8 @@ struct String {
   char* text;  // allocated by new[]
 };
 
-// oneCCL returns these types through a hidden pointer, because they have destructors in its headers.
-// Therefore the types have destructors here too. A function of the library releases their memory.
+// oneCCL returns these types through a hidden pointer, because they have destructors in its headers. Therefore the
+// types have destructors here too. kDestroyEvent and kDestroyCommunicator release what `held` points to.
 struct Version {
   unsigned major, minor, update;
   const char *status, *date, *full;

@@ -1,4 +1,4 @@
-// One batch that runs through oneCCL. Owns the memory of the batch, because oneCCL may still write to it after a job
+// One batch that runs through oneCCL. Owns the memory of the batch, because oneCCL may still write to it after the job
 // has abandoned the batch. Functions may throw oneCCL's exceptions.
 #pragma once
 

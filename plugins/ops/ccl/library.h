@@ -11,7 +11,6 @@
 
 namespace hvd::ops::ccl {
 
-// A function of the library, and its default attribute.
 template <typename Function>
 struct CallWithDefaults {
   Function* function = nullptr;
@@ -49,7 +48,8 @@ Result<CclApi> open_api();
 // library. Only the first call in a process has an effect.
 Status start(const CclApi& api, const hvd_plugin_host& host, const hvd_plugin_config& config);
 
-// Returns whether the library's own threads run a batch to its end, even after its memory is freed.
+// Returns whether the library has its own threads, which continue a batch after the job has abandoned it and freed its
+// memory.
 bool works_by_itself();
 
 }  // namespace hvd::ops::ccl

@@ -104,7 +104,7 @@ void Backend::fail() {
 }
 
 void Backend::fail_all() {
-  // The runtime waits below, so all communicators that hang share one time limit.
+  // abort() blocks the progress thread, so all communicators share one time limit.
   for (auto& [id, set] : sets_) set->communicator->begin_abort();
   const Deadline until = LibraryThread::end_limit();
   for (auto& [id, set] : sets_) set->communicator->abort(until);

@@ -14,7 +14,7 @@
 
 namespace hvd::ops {
 
-// The times in which a device executed a batch (hvd_batch.ran).
+// The times between which a device executed a batch (hvd_batch.ran).
 struct DeviceTimes {
   Clock::time_point began, ended;
 };

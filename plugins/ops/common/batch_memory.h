@@ -15,7 +15,6 @@
 
 namespace hvd::ops {
 
-// A buffer of a BufferPool.
 struct Buffer {
   std::unique_ptr<std::byte[]> bytes;  // nullptr: the allocation failed
   size_t size = 0;
@@ -80,11 +79,11 @@ std::vector<int64_t> gather_counts(const hvd_batch& batch, int32_t size);
 // the inputs.
 void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer);
 
-// Returns the number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
 // Returns whether the batch needs no buffer: it has a single tensor, with input and output, in the type of the sum.
 bool is_direct(const hvd_batch& batch);
-// Returns true for a batch in HVD_CPU memory whose reduction is defined for its type.
+// Returns whether the batch is in HVD_CPU memory, and its reduction, if it has one, is not Adasum and is defined for
+// its type.
 bool is_known(const hvd_batch& batch);
 
 // Returns the reduction for a library without a type for bools. A bool is 0 or 1: "any" is the maximum, "all" the

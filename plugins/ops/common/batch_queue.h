@@ -18,14 +18,13 @@
 
 namespace hvd::ops {
 
-// A process set as a value for backends: its id, its members, and a name that is unique in the job. Immutable.
+// Describes a process set to a backend. Immutable.
 struct ProcessSetDescriptor {
   int32_t id = 0;
   std::vector<int32_t> members;  // ascending ranks of the job
   uint32_t incarnation = 0;      // number of earlier sets with this id and these members
 
   int32_t size() const { return static_cast<int32_t>(members.size()); }
-  // Returns the index of a rank among the members.
   int32_t index_of(int32_t rank) const {
     return static_cast<int32_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   }
@@ -90,7 +89,6 @@ class BatchQueue {
                status.ok() ? nullptr : status.message().c_str());
   }
 
-  // Returns true if no set has a batch.
   bool is_idle() const { return size_ == 0; }
   // Iterate over pairs of an id and a unique_ptr<Set>.
   auto begin() { return sets_.begin(); }

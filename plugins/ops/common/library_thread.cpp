@@ -13,7 +13,8 @@
 namespace hvd::ops {
 namespace {
 
-// Time for the controller to report the cause of a failure: a broken connection is rarely the first cause.
+// The delay before a library's error is reported. A broken connection is rarely the first cause of a failure, so the
+// controller gets this time to report the cause.
 constexpr std::chrono::seconds kGrace{2};
 // After this many polls without progress, the thread yields the processor before each poll.
 constexpr int kEagerPolls = 1000;

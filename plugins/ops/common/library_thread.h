@@ -68,7 +68,7 @@ class WakeEvent {
   const UniqueFd fd_;
 };
 
-// Lets the event wake the progress thread, from construction to destruction. The backend owns a WakeWatch.
+// While this object lives, the event wakes the progress thread.
 class WakeWatch {
  public:
   WakeWatch(const hvd_plugin_host& host, std::shared_ptr<WakeEvent> event);
@@ -188,7 +188,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   bool busy_ HVD_GUARDED_BY(mutex_) = false;  // the thread runs calls or tests batches
   bool closing_ HVD_GUARDED_BY(mutex_) = false;
   bool ended_ HVD_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // used only by the backend's thread
+  std::thread thread_;  // used only by the thread that owns the backend
 };
 
 }  // namespace hvd::ops

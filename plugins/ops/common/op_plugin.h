@@ -1,4 +1,5 @@
-// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Static dispatch: a call costs only the C call.
+// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Static dispatch: a call costs one C call, and no
+// virtual call.
 #pragma once
 
 #include <algorithm>

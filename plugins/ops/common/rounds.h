@@ -29,7 +29,7 @@ class Rounds {
       : host_(host), config_(config) {}
 
   // Publishes this rank's record, or its error `own`. Returns the records of all ranks. If ranks have errors, returns
-  // this rank's error or, if it has none, the error of the lowest such rank. Use each `name` once.
+  // this rank's error or, if it has none, the error of the lowest such rank. Each exchange needs another `name`.
   Result<std::vector<std::string>> exchange(const char* name, const Status& own,
                                             const std::string& record) const;
 

@@ -73,7 +73,7 @@ const char* CpuBackend::activity(const hvd_batch& batch) {
   return across ? activity_of<"TCP">(batch.op) : activity_of<"SHM">(batch.op);
 }
 
-// Starts batches until a batch must wait. The callback of a finished batch may submit the next one.
+// Starts the batches of the queue in order, until one of them must wait.
 void CpuBackend::start_next(Set& set) {
   while (!set.entries.empty() && !set.flow.running()) {
     set.flow.start(collectives::run(set.flow, *set.group, *set.entries.front().batch));
@@ -111,7 +111,7 @@ bool CpuBackend::advance() {
   return moved;
 }
 
-// Fails a batch that waits for a rank that has left without an error: it would wait forever.
+// Fails the mesh if the set's batch waits for a rank that has left without an error: the batch would wait forever.
 void CpuBackend::check_hopeless(Set& set) {
   const int rank =
       set.flow.awaited_rank_that_left([this](int other) { return mesh_->departed(other); });

@@ -45,7 +45,7 @@ class GlooThread;
 class GlooCommunicator : public BackendCommunicator {
  public:
   GlooCommunicator(const GlooWorld& world, const ProcessSetDescriptor& set);
-  // Ends the running batch.
+  // Interrupts the running batch, and waits for the end of the thread.
   ~GlooCommunicator() override;
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   void begin_abort() override;
@@ -64,10 +64,9 @@ void run_batch(const std::shared_ptr<::gloo::Context>& context, const hvd_batch&
 
 using ContextPtr = std::shared_ptr<::gloo::Context>;
 
-// Returns the size in bytes of an element that Gloo sends.
 size_t width_of(const hvd_batch& batch) { return size_of(sum_dtype(batch)); }
 
-// Calls use(T*) with an unsigned type as wide as the batch's elements, since Gloo only needs the width.
+// Calls use(T*) with an unsigned integer type of `width` bytes, since Gloo needs only the width of the elements.
 template <typename Use>
 void with_width(size_t width, Use&& use) {
   switch (width) {

@@ -9,7 +9,7 @@
 
 namespace hvd::ops::mpi {
 
-// Creates and frees the communicators, because these calls wait for all members.
+// Creates and frees communicators on a separate thread, because these calls wait for all members.
 class CommunicatorThread : public LibraryThread {
  public:
   CommunicatorThread(const MpiApi& api, std::vector<int> world_ranks, int32_t self)

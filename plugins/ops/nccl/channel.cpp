@@ -8,7 +8,7 @@
 namespace hvd::ops::nccl {
 namespace {
 
-// Maximum number of custom reductions, since loss scaling keeps changing the factor.
+// Maximum number of custom reductions. Loss scaling changes the factor again and again.
 constexpr size_t kMostSums = 16;
 
 }  // namespace

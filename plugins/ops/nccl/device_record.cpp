@@ -15,7 +15,7 @@ std::string on_host(std::string_view host) {
 
 std::string machine_of(const DeviceRecord& one) { return cat(one.host, "/", one.boot); }
 
-// Returns a key that is equal for two GPUs with equal PCI addresses, if NCCL takes their hosts for one host.
+// Returns a key that is equal for two GPUs with equal PCI addresses on hosts that NCCL treats as one host.
 std::string address_of(const DeviceRecord& one) {
   if (one.bus.empty()) return {};
   return cat(one.apart.empty() ? machine_of(one) : one.apart, "/", one.bus);

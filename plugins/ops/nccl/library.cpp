@@ -38,8 +38,8 @@ const std::vector<Family>& families() {
   return kFamilies;
 }
 
-// Finds a loaded library of any version, which this backend must use. PyTorch's packages for ROCm have
-// "librccl.so" and "libamdhip64.so", without a version.
+// Finds libraries of any version that are already loaded, since this backend must not load a second one. PyTorch's
+// packages for ROCm have "librccl.so" and "libamdhip64.so", without a version.
 std::vector<std::string> loaded_of(const std::vector<std::string>& names) {
   const std::string_view name = names.front();
   return loaded_libraries(name.substr(0, name.find(".so") + 3));
@@ -161,7 +161,7 @@ Result<NcclApi> open_api() {
 }
 
 std::string NcclApi::title() const {
-  // Before 2.9, the number had one digit fewer for the minor version.
+  // Before 2.9, the minor version had one digit instead of two.
   const int major = version >= 10000 ? version / 10000 : version / 1000;
   const int minor = version >= 10000 ? version / 100 % 100 : version / 100 % 10;
   return cat(family, " ", major, ".", minor, ".", version % 100);

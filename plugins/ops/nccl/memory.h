@@ -54,8 +54,8 @@ class Memory {
     if (!status.ok()) return status;
     return memory;
   }
-  // Like take, for an output. If the device is full, returns pinned host memory, to which kernels write, because the
-  // other ranks need this rank. The framework then copies the output, possibly to cached device memory.
+  // Like take, for an output. If the device is full, returns pinned host memory, to which kernels can write: with an
+  // error, this rank would fail the whole job. The framework then copies the output, possibly to cached device memory.
   Result<void*> take_output(const NcclApi& api, size_t size, void* stream) {
     void* memory = nullptr;
     const int error = api.malloc_async(&memory, size, stream);
@@ -85,7 +85,7 @@ class Memory {
     for (void* memory : returned) api.free_async(memory, stream);
     for (void* memory : pinned) api.free_host(memory);
   }
-  // Lends a ring of events of a device to one stream. The ring outlives the stream, because a user's thread may wait
+  // Lends a ring of events of a device to one stream. The ring outlives the stream, because a user's stream may wait
   // for its events later.
   EventRing* take_ring(const NcclApi& api, int device) {
     const MutexLock lock(mutex_);

@@ -106,8 +106,8 @@ class NcclBackend : public Backend {
 
   int32_t supports(const hvd_batch& batch) override {
     const auto size = sizes_.find(batch.process_set);
-    // A rank without a GPU accepts every batch that other ranks may accept; its error then ends the job.
-    // All versions of NCCL that trials select have factors.
+    // A rank without a GPU accepts every batch that other ranks may accept; its error then ends the job. If the library
+    // is not open yet, assumes factors: every NCCL that a trial can select has them.
     const bool has_factors = !shared_.api.ok() || shared_.api->red_op_create_pre_mul_sum != nullptr;
     return can_run(batch, size == sizes_.end() ? 1 : size->second, has_factors) ? kScore : 0;
   }
@@ -148,7 +148,8 @@ void log_found(const hvd_plugin_host& host, const std::vector<std::string>& foun
 }
 
 // Compares the libraries of all ranks. Without any GPU, the job continues without this backend. A rank without a GPU
-// opens the backend too; ranks with GPUs need the same version of NCCL. An error: this rank does not open the backend.
+// opens the backend too; ranks with GPUs need the same version of NCCL. Returns an error if this rank must not open the
+// backend.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool has_gpu,
              const Result<NcclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title()) : api.error();
@@ -181,7 +182,8 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool 
   return failed_precondition(api.error().message());
 }
 
-// For a backend that trials choose, the members of a process set compare their libraries in the trial of the set.
+// Exchanges which ranks have a GPU, for a backend that trials choose. The ranks compare their libraries later, in the
+// trial of each process set.
 Status note_gpus(const hvd_plugin_host& host, const hvd_plugin_config& config, const Status& gpu) {
   HVD_ASSIGN_OR_RETURN(
       const auto found,
@@ -229,7 +231,7 @@ struct Plugin {
     Shared shared{std::move(api),   host,         config, Memory::of(*framework),
                   std::move(event), gpu.message()};
     shared.opens_late = is_tried;
-    // Only horovodrun sets the variable.
+    // Other launchers do not set the variable.
     const char* name = host.setting(host.host, "HOROVOD_HOSTNAME");
     shared.hostname = name == nullptr || *name == '\0' ? own_host_name() : name;
     shared.host_of = std::move(hosts);

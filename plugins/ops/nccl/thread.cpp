@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
 constexpr double kIdSlice = 1;
-// The time limit of a trial. Meanwhile work of the process set continues in host memory, but work of other sets on
-// this thread waits.
+// The longest time limit of a trial. Meanwhile work of the process set continues in host memory, but work of other sets
+// on this thread waits.
 constexpr double kTrialSeconds = 120;
 // Time limits for a stream to become idle after an abort, and for one wait before the device's error is checked
 // again. Shorter than LibraryThread::end_limit.
@@ -41,7 +41,7 @@ void on_reached(void* argument) {
   (*batch)->reach();
 }
 
-// A counter that other threads decrement. The backend's thread waits until it is 0.
+// A counter that other threads decrement. NcclThread's thread waits until it is 0.
 class Countdown {
  public:
   explicit Countdown(size_t left) : left_(left) {}
@@ -249,7 +249,7 @@ Status NcclThread::placed(const Status& status) const {
 }
 
 Status NcclThread::open_library() {
-  // With the default slack, a pause of microseconds lasts 50 us longer.
+  // The default timer slack of Linux would lengthen each pause by up to 50 us.
   ::prctl(PR_SET_TIMERSLACK, 1UL);
   return {};
 }
@@ -466,7 +466,7 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
 }
 
 // A batch ends at the time at which its host function ran: in a long job, the device's clock would drift from the
-// host's clock. Does not use the runtime's batch, which may be gone if the job has abandoned this thread.
+// host's clock. Does not read the hvd_batch, which may no longer exist if the job has abandoned this thread.
 void NcclThread::read_times(NcclBatch& batch) {
   float milliseconds = 0;
   const bool is_known = api().event_elapsed_time != nullptr &&

@@ -63,8 +63,8 @@ class VariableCheck(Check):
         super()._send_order()
 
     def _are_alike(self, lists: List[List[str]]) -> bool:
-        """Returns whether shapes and requests are equal and only names of variables differ, as where one rank has made
-        an additional model before. Otherwise removes the requests from the lists if the variables differ."""
+        """Returns whether shapes and requests are equal and only names of variables differ, for example because one
+        rank has made another model before. Otherwise, if the variables differ, removes the requests from the lists."""
         matched = [[name.rpartition(_SHAPE)[2] for name in names] for names in lists]
         variables = [[name for name in names if _SHAPE in name] for names in lists]
         have_names = all(sorted(each) == sorted(variables[0]) for each in variables)
@@ -76,7 +76,7 @@ class VariableCheck(Check):
 
 
 class Checks:
-    """The checks of a process, by optimizer, process set and variables. `make`: as VariableCheck."""
+    """The checks of a process, by optimizer, process set and variables. `make` takes the arguments of VariableCheck."""
 
     def __init__(self, make: Callable[..., Any], is_comparable: Callable[[Any], bool]) -> None:
         self._make, self._is_comparable = make, is_comparable
@@ -85,7 +85,7 @@ class Checks:
         _ops.also_forget(self._restart)
 
     def _restart(self, process_set: int) -> None:
-        if process_set == -1:  # new processes of an elastic job have made none
+        if process_set == -1:  # new processes of an elastic job have no checks
             self._made = 0
 
     def find(
@@ -127,7 +127,7 @@ class Checks:
             check.subject = "hvd.DistributedGradientTape"
         self._found[key] = check
         for owner in variables if optimizer is None else [*variables, optimizer]:
-            # An object's id may be that of another object after its end.
+            # After an object's end, another object may get its id.
             weakref.finalize(owner, self._found.pop, key, None).atexit = False
         return check
 
@@ -167,8 +167,8 @@ def _frozen(optimizer: Any) -> List[Any]:
 
 
 def names_of(variables: Iterable[Any]) -> List[str]:
-    """Returns names that are equal on ranks whose layers have other numbers, as after an additional model: the numbers
-    become places in their order."""
+    """Returns names that are equal on all ranks, even if one rank has made another model and its layers have other
+    numbers. Replaces each number in a name by its index among the numbers in use."""
     texts = [re.sub(r":\d+$", "", getattr(each, "path", each.name)) for each in variables]
     paths = [[_split(part) for part in text.split("/")] for text in texts]
     numbers: Dict[str, Set[int]] = collections.defaultdict(set)
@@ -202,7 +202,7 @@ def _options_of(optimizer: Any) -> Options:
     for name in _OPTIONS + _OPTIONS_OF_TENSORFLOW_1:
         schedule = getattr(optimizer, f"_{name}", None)
         if schedule is not None and hasattr(schedule, "get_config"):
-            # A graph counts steps at any time of a step, so the current rate may differ between ranks.
+            # A graph may count a step before or after this point, so the current rate may differ between ranks.
             found += [(f"{key} of {name}", each) for key, each in _numbers_in(schedule.get_config())]
         else:
             found += [(name.lstrip("_"), each) for each in _number(getattr(optimizer, name, None))]

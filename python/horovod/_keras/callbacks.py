@@ -26,7 +26,8 @@ def _share_state(model: Any) -> None:
 
 
 def _sums_of_passes(optimizer: Any) -> List[Any]:
-    """Returns the sums of gradients that an optimizer of Keras 3 reduces after its last pass."""
+    """Returns the sums of gradients that an optimizer of Keras 3 accumulates, and reduces after the last pass of a
+    step."""
     sums: List[Any] = []
     while optimizer is not None:
         sums += [each for each in getattr(optimizer, "_accumulated_gradients", ()) if each is not None]

@@ -208,7 +208,7 @@ def functions_of_keras(keras: Any) -> Dict[str, Any]:
 
 
 def _with_last(function: Callable[..., Any], names: List[str]) -> Callable[..., Any]:
-    """Returns the function with these arguments behind all others."""
+    """Returns the function with these arguments after all others."""
     signature = inspect.signature(function)
     first = [each for name, each in signature.parameters.items() if name not in names]
     ordered = signature.replace(parameters=first + [signature.parameters[name] for name in names])

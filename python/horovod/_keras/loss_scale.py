@@ -38,8 +38,7 @@ def prepare(keras: Any) -> None:
 
 
 def prepare_class(keras: Any, made: Type[Any]) -> None:
-    """Patches the methods of a Keras 3 class that is LossScaleOptimizer, or derives from it and tests gradients in
-    another way."""
+    """Patches `check_finite` in a Keras 3 class that is LossScaleOptimizer or derives from it, and in its bases."""
     base = class_of(keras)
     for owner in made.__mro__:
         if issubclass(owner, base) and "check_finite" in vars(owner):
@@ -123,5 +122,5 @@ def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
 
 
 def _total(keras: Any, ours: Any, flag: Any) -> Any:
-    """Returns the number of ranks with this flag, by a sum, because a rank that has joined adds 0."""
+    """Returns the number of ranks with this flag, as a sum, to which a rank that has joined adds 0."""
     return backend_of(keras).total(flag, f"keras.overflows.{ours._hvd_name()}", ours.process_set)

@@ -13,7 +13,7 @@ from horovod._keras._frameworks import backend_of, is_allreduced, is_reduced, ma
 from horovod._ops import Product, Sum
 from horovod.process_sets import ProcessSet, id_of
 
-# Programs look for the name horovod in the text of an optimizer or in its class.
+# Programs detect a distributed optimizer by the name horovod in its repr() or in the module of its class.
 _MODULE = "horovod._keras"
 # The next number of an optimizer, by class. Ranks may use several optimizers in different orders or threads, so each
 # optimizer puts its number into the names of its requests.
@@ -171,7 +171,8 @@ class _Keras3Around(_OfKeras3):
     are finite on all ranks or on none, except gradients of local variables."""
 
     def has_reduced_all(self) -> bool:
-        """Returns whether all gradients of this step are equal on all ranks."""
+        """Returns whether this optimizer has reduced all gradients of the step: none of them stays local, and no tape
+        has reduced one."""
         return not self._hvd["local"] and not self.__dict__.get("_hvd_reduced")
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:

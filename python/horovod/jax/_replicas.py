@@ -1,7 +1,7 @@
 """The check of replicas (horovod._replicas) for the optimizers of optax.
 
-A compiled program calls a native handler with the parameters before each reduction. The handler compares a counter, and
-calls Python before the few reductions before which the ranks compare: a comparison needs no other trace.
+A compiled program calls a native handler with the parameters before each reduction. The handler counts the reductions,
+and calls Python only before those at which the ranks compare. A comparison therefore needs no new trace.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class _Model(ArrayModel):
 
 
 class ReplicaCheck(Check):
-    """The check of an optimizer. Counts the reductions by itself, since a compiled program runs them on any thread."""
+    """The check of an optimizer. The counter is shared with the native handler, since a compiled program counts its
+    reductions without Python."""
 
     remedy = (
         "Write params = hvd.broadcast_parameters(params, root_rank=0) when the parameters are complete and their "
@@ -75,7 +76,7 @@ class ReplicaCheck(Check):
 
     def _are_alike(self, lists: List[List[str]]) -> bool:
         self.next_count = 0  # there is nothing to compare
-        return True  # a reduction of other trees raises an error by itself
+        return True  # the reduction of different trees raises its own error
 
     def before_update(self, gradients: List[Any], params: Any) -> None:
         """Called before each reduction, also of a traced function. Without parameters to compare, takes part in the

@@ -21,7 +21,7 @@ _PREFIXES = {
 
 
 class Request(NamedTuple):
-    """The fields of hvd_submission in include/horovod/horovod.h."""
+    """A collective without its arrays. hvd_submission in include/horovod/horovod.h has most of these fields."""
 
     kind: Kind
     name: Optional[str]  # None: the call gets a number as its name

@@ -114,7 +114,7 @@ def _kept(buffer: Any) -> Any:
     return buffer
 
 
-_errors: List[Any] = []  # kept forever; there are few, because each error ends a training
+_errors: List[Any] = []  # never freed; errors are rare
 
 
 def _copied(address: int) -> _OnComplete:
@@ -253,7 +253,8 @@ def _collect(
 
 
 def _push(function: Any, token: int, read: Sequence[Any], changed: Sequence[Any], always: bool) -> None:
-    """Makes the engine call `function` in turn: `always`, or only if no operation on the arrays failed."""
+    """Makes the engine call `function` after the earlier operations on the arrays. `always`: even if one of them has
+    failed."""
     context = (*read, *changed)[0].context
     place = _Context(context.device_typeid, context.device_id)
     handles = [(ctypes.c_void_p * len(arrays))(*(array.handle.value for array in arrays)) for arrays in (read, changed)]

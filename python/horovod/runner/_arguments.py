@@ -71,7 +71,7 @@ _FLAGS = [
 
 
 class _Union(argparse.Action):
-    """Adds the names of a list with commas to a set."""
+    """Adds the names of a comma-separated list to a set."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         known = getattr(namespace, self.dest) or set()

@@ -91,7 +91,7 @@ class _Launcher:
         return job, results
 
     def wait(self) -> int:
-        """Waits for the launcher's last message; returns its exit code."""
+        """Waits for the launcher's end and its last message. Returns its exit code."""
         code = self._process.wait()
         self._relay.join()
         if self._process.stderr is not None:
@@ -258,8 +258,8 @@ def _collect(launcher: _Launcher, call: bytes, ranks: Optional[int]) -> Dict[int
 
 
 def _messages(launcher: _Launcher, store: Store, call: bytes) -> Iterator[Tuple[str, bytes]]:
-    """Sends the call to the ranks. Yields the number and the message of each rank once, until the launcher ends, whose
-    exit code and message give the reason. Raises StoreError for a request that the store refuses."""
+    """Sends the call to the ranks. Yields the number and the message of each rank once, until the launcher ends. Its
+    exit code and messages then give the reason. Raises StoreError for a request that the store refuses."""
     known = set()
     try:
         revision = store.revision()

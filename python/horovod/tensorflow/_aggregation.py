@@ -219,8 +219,8 @@ class LocalAggregation:
 
 
 def _keys_of(grads: Sequence[Any], variables: Sequence[Any]) -> List[Key]:
-    # The n-th gradient of a variable is added to its n-th sum. Entries with gradients are counted first, because an
-    # entry None stands for a missing gradient.
+    # The n-th gradient of a variable is added to its n-th sum. Entries with gradients are numbered first, so that None
+    # entries, wherever they stand, leave no gap in the numbers of a variable's gradients.
     counts: Dict[Any, int] = {}
     keys: List[Any] = [None] * len(grads)
     refs = [key_of(variable) for variable in variables]

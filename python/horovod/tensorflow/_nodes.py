@@ -316,8 +316,8 @@ def alltoall(
 
 
 def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """Returns 0 rank, 1 local rank, 2 size, 3 local size, 4 included, or 5 whether the check of replicas with the
-    number `process_set` is due, evaluated when the graph runs."""
+    """Returns a number that is evaluated when the graph runs. `what`: 0 rank, 1 local rank, 2 size, 3 local size, 4
+    included, 5 whether the check of replicas with the number `process_set` is due."""
     if not tf.executing_eagerly():
         _refuse_xla("HorovodNumber")
     result = operations.horovod_number(what=what, process_set=process_set, name=name)

@@ -65,7 +65,7 @@ def may_have_run(grads: Sequence[Any], variables: Sequence[Any], calls_before: i
             return True
         if not _are_inputs(graphs[-1], grads):
             return False
-    # A function may have run that reduces but applies no gradients.
+    # A function that reduces gradients, but does not apply them, may have run.
     return _calls != calls_before or any(
         record.has_others or any(map(record.kind_of, variables))
         for record in _graphs.values()

@@ -39,7 +39,7 @@ class ReplicaCheck(VariableCheck):
     )
 
     def __init__(self, model: VariableModel, process_set: ProcessSet, label: str) -> None:
-        # A random number: a graph that another process imports must not meet one of that process's checks.
+        # Random, so that a graph imported by another process does not refer to a check of that process.
         self.number = secrets.randbits(31)
         self._lock = threading.Lock()
         super().__init__(model, process_set, label)

@@ -33,8 +33,8 @@ class Copied:
     _base: Type[torch.optim.Optimizer]
     _names: Dict[int, str]
     _options: Any
-    # Makes an optimizer distributed, with these (name, parameter) pairs and this number of passes. The last argument is
-    # a function that finds parameters.
+    # Makes an optimizer distributed, with these (name, parameter) pairs and this number of passes. The last argument
+    # maps a parameter of the old optimizer to the parameter of the new one.
     _again: Callable[[Any, Any, int, Callable[[torch.Tensor], torch.Tensor]], Any]
 
     def _plain(self) -> torch.optim.Optimizer:

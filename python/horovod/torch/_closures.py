@@ -123,7 +123,7 @@ class ClosureStep:
             self.left = None
 
     def restore(self) -> None:
-        """Assigns the gradients that the work of an interrupted pass has reduced to the parameters."""
+        """Gives the parameters the gradients that the work of an interrupted pass has reduced."""
         while self.kept:
             bucket, grads = self.kept.popitem()
             for param, grad in zip(bucket.params, grads):

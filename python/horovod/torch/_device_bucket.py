@@ -54,7 +54,7 @@ class DeviceBucket:
         for shape in self._shapes:
             starts.append(end)
             end += -(-shape.numel() // self._step) * self._step
-        # Zeros between the slots do not affect a reduction.
+        # Zero the padding between the slots: the ranks reduce it too, and uninitialised values could be NaN.
         self._flat = _devices.cuda.empty((end,), self._dtype, self._ordinal).zero_()
         self._slots = [
             self._flat[start : start + shape.numel()].view(shape) for start, shape in zip(starts, self._shapes)

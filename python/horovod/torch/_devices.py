@@ -66,7 +66,7 @@ class Cuda:
     def fast_path(self) -> Optional[Tuple[Any, ...]]:
         """Returns all but the last two arguments of _native.use_devices, or None if a required one is missing."""
         found = (*map(_address, EVENT_FUNCTIONS), torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None))
-        # The last two functions are needed only by HOROVOD_ENABLE_ASYNC_COMPLETION.
+        # EventQuery and ThreadExchangeStreamCaptureMode are needed only with HOROVOD_ENABLE_ASYNC_COMPLETION.
         return found if all(found[:6] + found[8:]) else None
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:

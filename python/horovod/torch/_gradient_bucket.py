@@ -141,9 +141,9 @@ class GradientBucket:
         return flat.view(grad.shape)
 
     def run(self, terms: tuple) -> bool:
-        """Reduces the gradients in place, by the terms (name, op, prescale, postscale, process set). Returns False
-        after `gather`, without a request, unless all gradients are usable. If a signal handler interrupts the call,
-        `interrupted` is the handle of the running request, and `scatter` completes the reduction."""
+        """Reduces the gradients in place, by the terms (name, op, prescale, postscale, process set). Returns False,
+        without a request, if a gradient is unusable. If a signal handler interrupts the call, `interrupted` is the
+        handle of the running request, and `scatter` completes the reduction."""
         self.interrupted = None
         try:
             found = _native.bucket_run(self._native, self._lists, terms)
@@ -160,8 +160,8 @@ class GradientBucket:
         return True
 
     def gather(self) -> Sequence[int]:
-        """Copies the gradients into their slots. Returns the indices of unusable gradients, which are missing, sparse,
-        outside of host memory, or of another dtype; their slots become zero."""
+        """Copies the gradients into their slots. Returns the indices of unusable gradients, which are missing, not
+        dense, outside of host memory, or of another dtype or size; their slots become zero."""
         found = _native.bucket_gather(self._native, self._lists)
         if found == -1:
             # The program holds a gradient in this memory and may read it later, so allocate new memory.

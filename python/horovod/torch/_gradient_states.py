@@ -123,7 +123,7 @@ class GradientStates:
         return min(self._written.union(self._changed(self._last, now)), default=None)
 
     def _changed(self, was: _Record, now: _Record) -> List[int]:
-        # A gradient that the program created is local, like a gradient of backward.
+        # Skip a gradient that was missing before: it is this rank's own, like a gradient of backward.
         return [
             index
             for index, grad in enumerate(was.grads)

@@ -74,7 +74,7 @@ class Trial:
                 except TimeoutError:
                     self._handle = handle
                 except ValueError:
-                    self._succeeded = False  # the values are equal on all ranks: a rank has joined
+                    self._succeeded = False  # a rank has joined: all other values are equal
                 except HorovodInternalError:
                     pass  # the job has failed
         finally:

@@ -446,8 +446,8 @@ class GradientReducer:
         self.drain()
 
     def _run_alone(self, bucket: Bucket) -> bool:
-        """Reduces a step in one call, if all gradients are small and complete. Returns False
-        otherwise."""
+        """Reduces the gradients of this bucket in one native call, if the ranks have reduced it before and all its
+        gradients are usable. Returns False otherwise."""
         if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works:
             return False
         if self._requests.sparse.are_apart() or self._notice.choose_carrier(self) is not bucket:

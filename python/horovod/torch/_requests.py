@@ -42,7 +42,7 @@ class Requests:
         return [self.start_any(alone) for alone in bucket.apart(passes)]
 
     def run(self, bucket: PackedBucket) -> bool:
-        """Reduces a bucket in one call, if all gradients are small and complete. Returns False otherwise. If a signal
+        """Reduces a bucket in one native call, if all its gradients are usable. Returns False otherwise. If a signal
         handler raises meanwhile, the bucket holds the continuing work."""
         try:
             return bucket.gradients.run(self._terms(bucket))

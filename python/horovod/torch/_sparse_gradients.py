@@ -44,7 +44,7 @@ class SparseGradients:
         return not self._as_dense and bool(self._known)
 
     def dense(self, param: torch.Tensor) -> torch.Tensor:
-        """Returns the gradient: zeros if it is missing, and dense if `as_dense`."""
+        """Sets a missing gradient to zeros and, with `as_dense`, makes a sparse one dense. Returns the gradient."""
         if param.grad is None:
             param.grad = torch.zeros_like(param)
             if self._as_dense and param in self._known:

@@ -23,8 +23,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def fast_path(prefix: str, *, waits: bool = False) -> Callable[[_Function], _Function]:
-    """Decorates an allreduce in place: the calls of every step (a dense tensor, a name, all ranks)
-    run no Python. All other calls reach the function."""
+    """Decorates an in-place allreduce; see `_frontend.fast_path`."""
     return _frontend.fast_path(prefix, PLAIN, waits)
 
 

@@ -126,7 +126,7 @@ def _unscale(
 
 def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     owners = _owners(_params(optimizer)) if scaler.is_enabled() else []
-    for reducer in owners:  # an optimizer that unscales gradients by itself does not call _unscale
+    for reducer in owners:  # not called by _unscale if the optimizer unscales
         reducer.reduce_early()
     result = original(scaler, optimizer, *args, **kwargs)
     for reducer in owners:

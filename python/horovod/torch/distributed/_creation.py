@@ -216,7 +216,8 @@ if not hasattr(dist.ProcessGroup, "shutdown"):
 
 
 def _batch(original: Callable[..., Any], p2p_op_list: Any) -> Any:
-    """Starts the operations of a batch as one, as NCCL requires: torch does so only for groups of its own class."""
+    """Starts the operations of a batch as one, as NCCL requires. torch's own function does so only for groups of
+    torch's class."""
     first = p2p_op_list[0]
     group = first.group or c10d._get_default_group()
     device = first.tensor.device

@@ -122,7 +122,7 @@ class Described(dist.ProcessGroup):
         self._register_backend(device, kind, backend)
 
     def _elsewhere(self, tensor: torch.Tensor) -> bool:
-        """Returns whether another backend handles the tensor. Raises for a device that no backend has."""
+        """Returns whether another backend handles the tensor. Raises for a device that no backend handles."""
         return not tensor.is_cpu and self._is_of_another(tensor.device)
 
     def _is_of_another(self, device: Any) -> bool:

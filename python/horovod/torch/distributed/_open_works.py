@@ -54,7 +54,7 @@ class OpenWorks:
         self._released.pop(id(work), None)
 
     def _complete_one(self) -> None:
-        with contextlib.suppress(Exception):  # not a work, a work of another thread, or a runtime that has ended
+        with contextlib.suppress(Exception):  # no work is left, another thread has removed it, or the runtime has ended
             work = next(iter(self._works.values()))
             # The thread that completes futures completes a work with a future.
             if not work._is_done and (work._future is not None or not work.is_completed()):

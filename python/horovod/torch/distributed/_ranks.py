@@ -57,7 +57,8 @@ def join(
             f"{_identity.size()} of the job; make groups of the ranks of one job"
         )
     ascending = sorted(ranks)
-    # All members count the groups of these ranks, even if some members then fail.
+    # Create the group first: even if a member then fails, all members have counted the same number of groups of these
+    # ranks.
     group = _calls.create(label, ascending)
     try:
         process_set = _add_set(name, ascending, timeout)
@@ -206,7 +207,8 @@ class _StoreRendezvous:
         )
 
     def close(self) -> None:
-        """Called when all ranks have connected: another group may use the store with the same names."""
+        """Deletes the keys, since another group may use the same keys of the store. Call it when all ranks have
+        connected."""
         if self.rank == 0:
             with contextlib.suppress(Exception):  # not every store can delete keys
                 for key in (self._KEY, f"{self._KEY}/all", *(f"{self._KEY}/{rank}" for rank in range(1, self.size))):

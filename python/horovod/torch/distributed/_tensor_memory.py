@@ -2,7 +2,7 @@
 inputs of other ranks in place.
 
 Allocating memory costs more than such a collective. Therefore the block of a deleted tensor is reused for a tensor of
-the same size; the free blocks have at most as many bytes as tensors had at one time.
+the same size; the free blocks never have more bytes than tensors have used at one time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Blocks:
         self._free_bytes = self._used_bytes = self._most_bytes = 0
 
     def take(self, size: int) -> Any:
-        """Returns a ctypes array, whose end returns the block."""
+        """Returns a ctypes array. The block becomes free when the array is deleted."""
         with self._lock:
             free = self._free[size]
             if free:
@@ -63,7 +63,7 @@ def empty(elements: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def forget() -> None:
-    """Stops the reuse of all blocks that tensors have or have had: a rank that has not seen a failure may still write
-    there."""
+    """Stops the reuse of all blocks allocated so far: a rank that has not yet noticed a failure may still access
+    them."""
     blocks, _State.blocks = _State.blocks, _Blocks()
     blocks.close()

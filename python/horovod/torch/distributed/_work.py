@@ -29,8 +29,8 @@ class Work(dist._Work):
     The owner is the thread of a caller of `wait`; a coalesced call; or, once there is a future, the thread that
     completes futures. Other threads wait for the owner."""
 
-    # Class attributes contain the defaults that most works never change. Setting each attribute in __init__ would
-    # noticeably slow a small allreduce, which takes a few microseconds.
+    # Class attributes hold the defaults, which most works never change. Setting each attribute in __init__ would slow a
+    # small allreduce, which takes only a few microseconds.
     _future: Any = None
     _owner: Any = None  # the number of a thread, a Several, or _completer.NUMBER
     _is_done = False
@@ -228,8 +228,8 @@ class Work(dist._Work):
 
     def get_future(self) -> Any:
         if self._future is None:
-            # The C++ code of DDP would treat an exception from set_exception as a value, and read it as tensors. If a
-            # callback raises an exception, the C++ code too treats it as an error.
+            # The C++ code of DDP would treat an exception from set_exception as a value, and read it as tensors. It
+            # recognises an exception that a callback of a future raises.
             self._trigger = Future()
             self._future = self._trigger.then(self._give)
             if self._is_done:
@@ -287,7 +287,7 @@ class Compared(Work):
         if self._start is None:
             super()._abandon(handle)
             return
-        # The call still takes part, like any timed-out call: the other ranks would otherwise wait for the operation.
+        # The completer still starts the operation after the call: otherwise the other ranks would wait for it.
         start, self._start = self._start, None
         Compared("", handle, start, [], 0, _nothing).run()
 

@@ -189,8 +189,8 @@ class ScalerStateHandler(_ByStateDict):
 
 
 def _is_bypassed(handler: Any) -> bool:
-    """Returns whether a subclass of the program overrides `save` or `restore`, but not `save_small` and
-    `restore_small`, which commits without a copy call instead."""
+    """Returns whether a handler of the program overrides `save` without `save_small`, or `restore` without
+    `restore_small`. Commits that copy no weights call only the latter."""
 
     def definer(name: str) -> int:
         kinds = type(handler).__mro__
