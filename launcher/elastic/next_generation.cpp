@@ -72,8 +72,8 @@ MembershipPlan NextGeneration::plan() const {
       });
 }
 
-// Plans, ends the processes whose places have changed, and plans again. Places change after a void first generation,
-// for example.
+// Ends the processes whose places have changed, and plans again, until no place changes. Places change after a void
+// first generation, for example.
 MembershipPlan NextGeneration::plan_in_place() {
   MembershipPlan found = plan();
   while (const auto* const generation = std::get_if<Generation>(&found)) {
