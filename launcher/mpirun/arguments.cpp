@@ -196,7 +196,7 @@ Status check_flags_without_agents(const LaunchSettings& settings) {
   }
   for (const Setting& each : all_settings()) {
     const auto is_it = [&](std::string_view key) { return key == each.key; };
-    // mpirun binds nothing either: values that equal binding's defaults are accepted.
+    // Accept binding settings that have their default values: mpirun binds nothing either.
     const bool binds = std::string_view(each.section) == "binding" &&
                        settings.table().text(each.key) != cat(each.default_value);
     const bool is_for_agents = binds || std::ranges::any_of(kForAgents, is_it);
