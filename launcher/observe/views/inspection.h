@@ -67,8 +67,8 @@ class Inspection {
 
 class InspectionServer {
  public:
-  // Answers "ps", "ps --json", "stack", "stack --native", "metrics LEVEL", "exec ORDER", "resize N" or "remove HOST",
-  // and then closes the socket.
+  // Answers "ps", "ps --json", "stack", "stack --native", "metrics LEVEL", "exec ORDER", "resize N" or "remove
+  // HOST|RANK", and then closes the socket.
   using Answer = std::function<net::Task<void>(std::string request, net::StreamSocket& caller)>;
   static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
                                                         Answer answer);

@@ -122,7 +122,7 @@ extern const RankColumn kRankColumn, kHostColumn, kPidColumn, kMemoryColumn, kGp
 std::string table_of(std::span<const RankColumn> columns, const JobView& job,
                      const std::vector<RankLine>& lines, size_t width);
 
-// Returns the hosts without ended hosts that have joined the job again.
+// Returns the hosts, but not the ended entry of a host that has joined the job again.
 std::vector<const HostView*> present_hosts(const JobView& job);
 // Returns whether the host's agent is prepared, or was prepared before.
 bool is_past_start(const HostView& host);
