@@ -1,5 +1,5 @@
 // Takes the directory of --output-filename for one job: locks it against other jobs, and moves the files of an earlier
-// run aside. The launcher's command holds the lock until the job ends.
+// run aside. The launcher holds the lock until the job ends.
 #pragma once
 
 #include <string>
