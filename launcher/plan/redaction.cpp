@@ -27,7 +27,7 @@ constexpr std::string_view kSecretWords[] = {"secret",
                                              "bearer",
                                              "precondition_transports"};
 
-// Returns the word that makes the name a secret's; empty if it is not.
+// Returns the word in the name by which it is the name of a secret; empty if there is none.
 std::string_view secret_word(std::string_view name) {
   const std::string lower = to_lower(name);
   for (const std::string_view word : kSecretWords) {

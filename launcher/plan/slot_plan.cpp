@@ -17,8 +17,8 @@ int total_of(const std::vector<Host>& hosts, int (*slots)(const Host&)) {
                          [&](int sum, const Host& host) { return sum + slots(host); });
 }
 
-// Returns the number of ranks of each host: its slots, in the order of the hosts. If `size` is above the sum of slots,
-// gives each host the same number of ranks, within its limit.
+// Returns the number of ranks of each host: fills the hosts' slots in order until `size` ranks have a place. If `size`
+// is above the sum of slots, gives each host the same number of ranks, within its limit.
 std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   const bool is_above = size > total_of(hosts, [](const Host& host) { return host.slots; });
   int level = 0;
