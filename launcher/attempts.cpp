@@ -263,7 +263,7 @@ class ElasticLaunches : public Launches {
   const Options& options_;
   std::vector<Host> hosts_;  // the initial hosts
   SlotPlan plan_;
-  std::optional<JobHistory> history_;  // since the first launch
+  std::optional<JobHistory> history_;  // kept over all launches
   uint32_t launched_ = 0;              // the first generation of the current launch
 };
 

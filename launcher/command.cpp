@@ -128,7 +128,6 @@ Result<JoinQueue::Wanted> wanted_hosts(const LaunchSettings& settings) {
   return wanted;
 }
 
-// Creates the rendezvous server of a job whose hosts join it.
 Result<std::unique_ptr<rendezvous::Server>> make_server(net::asio::io_context& loop,
                                                         const LaunchSettings& settings,
                                                         const JobIdentity& identity,

@@ -84,7 +84,7 @@ class HostPool {
 
   struct Rules {
     HostSource hosts = HostSource::kNamed;
-    std::optional<CooldownRange> cooldown = {};  // exclusion after a rank failed on the host
+    std::optional<CooldownRange> cooldown = {};  // nullopt: a failed host is excluded for ever
   };
   // `random`: as in HostCooldown.
   HostPool(const Rules& rules, HostCooldown::Random random);

@@ -146,7 +146,7 @@ struct ElasticCore {
   // Sets the current generation, or none if empty.
   void set_current(std::optional<Generation> generation);
 
-  // Call when the processes of a host that was added later start.
+  // Sets the start time of the host's processes: when the host is started, and again when its processes are.
   static void note_start(const HostRun& host, Time now);
   // Starts hosts that have free slots.
   void start_hosts(Time now);

@@ -55,7 +55,7 @@ struct GenerationLimits {
   double pause_seconds = 600;    // maximum length of a pause
   double return_seconds = 30;    // maximum time from the first place request to the last one
   double init_seconds = 600;     // the same for the first ranks
-  std::optional<ResetLimit> resets = {};  // limit of the changes of the ranks
+  std::optional<ResetLimit> resets = {};  // --reset-limit
   HostSource hosts = HostSource::kNamed;
   bool restarts_ranks = false;  // a failed rank is started again on its host
   // If the ranks have not entered hvd.elastic.run, the program is started again when the ranks change.

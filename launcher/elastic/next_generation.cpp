@@ -172,7 +172,7 @@ void NextGeneration::begin(Generation generation, Time now) {
   }
 }
 
-// Returns the cause of the beginning generation, for the sentence of --reset-limit.
+// Returns why the next generation begins, for the sentence of --reset-limit.
 std::string NextGeneration::why_it_resets() const {
   return core_.failure.is_noted() ? core_.failure.sentence() : core_.notice.cause();
 }

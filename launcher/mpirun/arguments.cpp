@@ -153,7 +153,8 @@ Arguments ssh_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   return {"-mca", "plm_rsh_args", join(ssh, " ")};
 }
 
-// Returns the interfaces. For exclusions and prefixes of names, the ranks read their environment instead.
+// Returns the arguments that select the network interfaces. For exclusions and prefixes of names, the ranks read their
+// environment instead.
 Result<Arguments> network_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   const std::string given = settings.network.network_interfaces;
   if (given.empty() || given.find_first_of("^*") != std::string::npos) return Arguments{};

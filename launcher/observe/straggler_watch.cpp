@@ -139,7 +139,6 @@ std::vector<std::string> StragglerWatch::host_names() const {
   return names;
 }
 
-// Takes the agents' answers. Returns the new windows.
 std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
   std::map<int, StepAlignment::Rank> ranks;
   for (auto& [number, steps] : of_running_ranks(launch_.hosts(), answers, &HostSample::steps)) {
@@ -246,7 +245,6 @@ net::Task<void> StragglerWatch::look_at_place() {
   for (const RankPlace& place : places) places_.take(rank, place);
 }
 
-// Called when ranks get new numbers.
 void StragglerWatch::forget_ranks() {
   rule_ = {};
   tally_.forget_ranks();

@@ -37,7 +37,6 @@ std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   return ranks;
 }
 
-// Returns advice on too few slots.
 std::string advice(const std::vector<Host>& hosts, int size) {
   if (!hosts.empty() && !hosts.front().offered.empty())
     return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";
@@ -118,7 +117,6 @@ Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count) {
 
 namespace {
 
-// Returns the first spare with enough slots for the host's ranks.
 std::vector<Host>::const_iterator spare_for(const SlotPlan& plan, int host,
                                             const std::vector<Host>& spares) {
   const auto needed = std::ranges::count(plan.slots, host, &Slot::host);

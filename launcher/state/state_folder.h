@@ -1,8 +1,8 @@
 // The state directory of a user: one folder for each job, with its record (job_record.h). Only the job's launcher and
 // its child process write to a folder. They replace records by rename and use no locks, so the directory may be on a
 // network file system. Calls may block for as long as the file system does. The records and logs of detached jobs are
-// in a second directory of this form. It is on a local disk, because the launcher of a detached job waits for blocked
-// writes.
+// in a second directory of this form. It is on a local disk, because blocked writes of its log hold back a detached
+// job.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 inline constexpr std::chrono::milliseconds kInspectionTime{5000};
 
-// Queries the agents about their ranks, and waits briefly for their answers.
+// Queries the agents about their ranks, and waits for their answers up to a time limit.
 class Inspection {
  public:
   // Creates the question with this number.

@@ -30,7 +30,7 @@ struct RankView {
   int64_t memory = -1;  // in bytes
   std::optional<uint64_t> steps{}, bytes{}, pending{};
   double step_seconds = -1;  // mean of the last steps
-  double waited_share = -1;  // share of a step until all ranks had agreed
+  double waited_share = -1;  // share of a step that the rank waited for other ranks
   double gpu_share = -1;     // share of time in which the rank's busiest GPU computed
   int64_t gpu_memory = -1;   // in bytes
   std::string waits_for{};
