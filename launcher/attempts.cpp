@@ -41,7 +41,6 @@ struct Next {
   int exit_code = 0;  // used if there is no plan
 };
 
-// The launches of one job, one after another.
 class Launches {
  public:
   virtual ~Launches() = default;
@@ -54,7 +53,7 @@ class Launches {
   virtual bool has_spare(int host) const = 0;
 };
 
-// Sleeps until `time`. Returns the signal that ends the job earlier, or 0.
+// Sleeps until `time`. Returns early if a signal ends the job: the signal's number; otherwise 0.
 int sleep_until(Clock::time_point time) {
   net::asio::io_context loop(1);
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
@@ -110,7 +109,7 @@ class ConstantLaunches : public Launches {
   }
 
  private:
-  // Returns whether lost hosts can be used again: if the launch had started its ranks, or until reach_until_.
+  // Returns whether lost hosts can be used again. If the launch did not start its ranks, they can until reach_until_.
   bool may_use_again(const JobEnd& end) const {
     return !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
   }
@@ -264,7 +263,7 @@ class ElasticLaunches : public Launches {
   const Options& options_;
   std::vector<Host> hosts_;  // the initial hosts
   SlotPlan plan_;
-  std::optional<JobHistory> history_;  // since the first launch
+  std::optional<JobHistory> history_;  // kept over all launches
   uint32_t launched_ = 0;              // the first generation of the current launch
 };
 

@@ -128,7 +128,6 @@ Result<JoinQueue::Wanted> wanted_hosts(const LaunchSettings& settings) {
   return wanted;
 }
 
-// Creates the rendezvous server of a job whose hosts join it.
 Result<std::unique_ptr<rendezvous::Server>> make_server(net::asio::io_context& loop,
                                                         const LaunchSettings& settings,
                                                         const JobIdentity& identity,
@@ -242,7 +241,7 @@ int run_joined_job(const Options& options, const LaunchEvents& events) {
   auto wanted = wanted_hosts(settings);
   if (!wanted.ok()) return refuse(wanted.status());
   if (events.metrics) events.metrics->set_token(rendezvous::Monitor::token(*token));
-  // Anyone who reaches the port can take descriptors before the hosts join.
+  // Any process that reaches the port can use up descriptors before the hosts join.
   raise_descriptor_limit();
   net::asio::io_context loop(1);
   JobIdentity identity = joined_job(*token, 0);

@@ -1,4 +1,4 @@
-// The steps of horovodrun that main calls and that belong to no other file.
+// Steps of horovodrun that belong to no other file.
 #pragma once
 
 #include "base/result.h"

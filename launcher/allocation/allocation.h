@@ -38,7 +38,7 @@ struct AllocationSources {
   std::function<Result<std::vector<Host>>(const std::string& job)> sge_hosts = [](const auto&) {
     return Result<std::vector<Host>>(unavailable("qstat was not asked"));
   };
-  // The device of which each is a slot: "gpu", "auto" or "cpu"; else empty.
+  // The device that counts as one slot: "gpu", "auto" or "cpu"; else empty.
   std::string device = {};
   std::optional<int> slots_per_host;
   // The user gives -np. The slots of a node are then its tasks, and the plan may exceed them up to the node's
@@ -55,7 +55,7 @@ Status refuse_copies(const Variables& variable);
 // Returns nothing if no scheduler has assigned hosts. An error names the variable or the file.
 Result<std::optional<Allocation>> find_allocation(const AllocationSources& sources);
 
-// Parses Slurm's SLURM_TASKS_PER_NODE: "4(x2),3" is {4, 4, 3}.
+// Parses a number for each node, as in Slurm's SLURM_TASKS_PER_NODE: "4(x2),3" is {4, 4, 3}.
 Result<std::vector<int>> parse_repeated_counts(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -23,7 +23,7 @@ struct CooldownRange {
   double low = 0, high = 0;  // seconds
 };
 
-// The hosts whose ranks failed, and the time from which each may be used again. A job has one such record. Pure: the
+// The hosts whose ranks failed, and the time from which each may be used again. HostPool owns this object. Pure: the
 // caller passes the time and the random numbers.
 class HostCooldown {
  public:
@@ -52,7 +52,7 @@ class HostCooldown {
   std::optional<Time> next_return(Time now) const;
 
   // Takes the hosts of a new answer of discovery. Forgets the failures of hosts that the answer does not name. Not
-  // called if the hosts are fixed.
+  // called for HostSource::kNamed.
   void set_discovered(std::span<const std::string> hosts);
 
  private:
@@ -84,7 +84,7 @@ class HostPool {
 
   struct Rules {
     HostSource hosts = HostSource::kNamed;
-    std::optional<CooldownRange> cooldown = {};  // exclusion after a rank failed on the host
+    std::optional<CooldownRange> cooldown = {};  // nullopt: a failed host is excluded for ever
   };
   // `random`: as in HostCooldown.
   HostPool(const Rules& rules, HostCooldown::Random random);

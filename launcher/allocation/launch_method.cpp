@@ -101,7 +101,8 @@ bool names_no_hosts(const LaunchSettings& settings) {
          !settings.elastic.host_discovery_script.has_value();
 }
 
-// Returns the job whose steps start agents. Faked allocations with hosts set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME.
+// Returns the job whose steps start agents. Tests that simulate an allocation set its hosts and SLURM_JOB_ID, but not
+// SLURM_CLUSTER_NAME.
 std::string job_with_steps(const LaunchSettings& settings) {
   if (settings.ssh.port.has_value() || settings.ssh.identity_file.has_value()) return {};
   if (!environment_variable("SLURM_CLUSTER_NAME") && !names_no_hosts(settings)) return {};
@@ -111,7 +112,7 @@ std::string job_with_steps(const LaunchSettings& settings) {
 
 std::string_view first_label(std::string_view name) { return name.substr(0, name.find('.')); }
 
-// Returns one form for each spelling of an address, and IPv4 for an IPv4-mapped IPv6 address. Empty for a name.
+// Returns an address in its canonical form (IPv4 for an IPv4-mapped IPv6 address); nullopt for a name.
 std::optional<std::string> address_in(const std::string& text) {
   net::error_code error;
   const auto address = net::asio::ip::make_address(text, error);

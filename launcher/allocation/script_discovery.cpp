@@ -226,7 +226,7 @@ struct ScriptDiscovery::State {
                       " KiB; the rest is ignored"));
     }
     DiscoveryOutput output = parse_discovery_output(answer.output, script.slots_alone);
-    // The script printed an error message of another program and exited with code 0.
+    // The output is most likely an error message, although the script has exited with code 0.
     if (output.is_error) {
       return unavailable(cat(name(), ": no line of its output names a host; ",
                              output.warnings.empty() ? "" : output.warnings.front()));

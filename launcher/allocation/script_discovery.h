@@ -41,7 +41,7 @@ struct DiscoveryScript {
 };
 
 struct DiscoveryCallbacks {
-  // Prints a sentence of the launcher. The limit for repetitions treats all failures of the script as the same warning.
+  // Prints a sentence of the launcher. For `quiet_time`, all failures of the script count as the same warning.
   std::function<void(std::string_view sentence)> warn;
   // Prints a line of the script's standard error after the tag "[discovery]<stderr>:", without newline. A line that
   // the script repeats is printed once per `quiet_time`.

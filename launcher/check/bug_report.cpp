@@ -188,7 +188,7 @@ int write_report(std::span<const std::string> arguments) {
     return refuse(failed_precondition(cat("cannot write the report ", printable(path),
                                           ": the file exists; remove or rename it")));
   }
-  // An environment value that every launcher refuses may be the problem to report: then use the defaults.
+  // If a variable has a value that every launcher refuses, use the defaults: this value may be the problem to report.
   std::vector<std::string> flags = {"--check-build", "--verbose"};
   flags.insert(flags.end(), arguments.begin(), arguments.end());
   const auto parsed = parse_options(flags);

@@ -6,7 +6,6 @@
 
 namespace hvd::launcher {
 
-// Returns true if the first argument is "report".
 bool asks_for_report(std::span<const std::string> arguments);
 // Runs the tests of --check-build and writes the file, which only this user can read. Never
 // overwrites a file. Returns the exit code.

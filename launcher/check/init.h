@@ -8,7 +8,6 @@
 
 namespace hvd::launcher {
 
-// Returns true if the first argument is "init".
 bool asks_for_config(std::span<const std::string> arguments);
 // Without hosts, prints the names in the user's ssh configuration. Does not connect to these machines: they may be in
 // production, or ask for passwords. Never overwrites a file. Returns the exit code, 0 if all hosts are ready.

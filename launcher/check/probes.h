@@ -43,7 +43,6 @@ class CheckProbes {
  private:
   std::string lacks(const std::string& capability) const;
   // Runs in the child of backend() and gpu_backend(). `test` returns why the test failed; empty on success.
-  // string.
   std::string try_backend(const std::string& name, const std::function<std::string()>& test) const;
 
   std::string library_, looked_for_, python_, python_path_, plugin_path_;

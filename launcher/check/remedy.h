@@ -10,7 +10,7 @@ namespace hvd::launcher {
 struct Machine {
   bool has_apt = false;
   bool has_dnf = false;
-  bool has_nvidia = false;  // a device of NVIDIA is on the bus
+  bool has_nvidia = false;  // an NVIDIA device is on the PCI bus
   bool has_amd = false;
   std::string python = "python3";  // the interpreter that was tested
   // The interpreter is the distribution's, so its packages come from the distribution.

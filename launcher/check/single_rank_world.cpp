@@ -35,7 +35,6 @@ std::string Library::open(const std::string& path) {
   return found ? "" : cat(path, " is not a libhorovod.so of this version");
 }
 
-// Sums one number over a single-process job.
 std::string try_allreduce(const Library& library, const ProbeMemory& memory, char* error,
                           size_t error_size) {
   const int64_t shape[] = {1};

@@ -123,7 +123,7 @@ constexpr std::array kCommands = {
 struct Synonym {
   const char* words;   // separated by commas
   const char* answer;  // the text after "no command 'WORD'; "
-  bool is_program;     // a common program, which an allocation's hosts may run, has this name
+  bool is_program;     // a common program has this name
 };
 
 constexpr char kPs[] = "did you mean horovodrun ps?";

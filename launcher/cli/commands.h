@@ -1,5 +1,5 @@
-// The commands of horovodrun itself. A user types them in place of a program: `horovodrun ps`. A row defines a
-// command's help, its section of the man page and its completions. Pure.
+// The commands of horovodrun itself. A user types them in place of a program: `horovodrun ps`. Each row of the table
+// defines a command's help, its section of the man page and its completions. Pure.
 #pragma once
 
 #include <span>

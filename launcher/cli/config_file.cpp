@@ -93,7 +93,6 @@ const Setting* find_spelling(const std::string& key) {
   return nullptr;
 }
 
-// Applies the keys of one file.
 class ConfigReader {
  public:
   ConfigReader(std::string_view path, Settings& settings) : path_(path), settings_(settings) {}

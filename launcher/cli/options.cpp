@@ -237,7 +237,6 @@ Status check_rows(const LaunchSettings& settings, const CommandLine& line) {
   return {};
 }
 
-// Refuses flags that exclude each other.
 Status check_exclusive(const LaunchSettings& settings) {
   if (settings.hosts.list.has_value() && settings.hosts.hostfile.has_value()) {
     return invalid_argument("-H and -hostfile both name the hosts; use only one of them");

@@ -22,8 +22,7 @@ int staying_processes(const HostTable& hosts);  // on hosts that do not leave
 int live_members(const HostTable& hosts);
 int staying_members(const HostTable& hosts);  // without ranks that must leave
 int members_of(const HostTable& hosts, const std::string& host);
-// Returns whether a rank of the current generation still runs although the launcher ends it or its host. Such a rank
-// may still save its work.
+// Returns whether a rank of the current generation is being ended, but still runs. Such a rank may still save its work.
 bool has_ending_member(const HostTable& hosts);
 // Returns whether a rank with the training state remains.
 bool has_survivor(const HostTable& hosts);

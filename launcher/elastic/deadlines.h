@@ -74,7 +74,7 @@ class Deadlines {
   // entered it by then.
   Time end_of_entry() const;
 
-  // Finds ranks that have not requested the next generation, some time after the first request.
+  // Finds ranks that have not requested the next generation within the time limit after the first request.
   Finding silent(Time now);
   // Finds processes that have not requested their first place while ranks train.
   Finding slow(Time now);

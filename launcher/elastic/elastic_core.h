@@ -146,7 +146,7 @@ struct ElasticCore {
   // Sets the current generation, or none if empty.
   void set_current(std::optional<Generation> generation);
 
-  // Call when the processes of a host that was added later start.
+  // Sets the start time of the host's processes: when the host is started, and again when its processes are.
   static void note_start(const HostRun& host, Time now);
   // Starts hosts that have free slots.
   void start_hosts(Time now);
@@ -157,7 +157,7 @@ struct ElasticCore {
   void drop_host(HostRun& host);
   // Ends a process that has lost its place.
   void end_process(RankRun& process);
-  // Ends a process whose state is already gone (RankRun::go), and its host if all processes there are gone.
+  // Ends a process that is already in PlaceState::kGone, and its host if all processes there are gone.
   void end_alone(RankRun& process);
   // Ends the processes that cannot become ranks, the last started ones first.
   void drop_surplus();
@@ -173,8 +173,8 @@ struct ElasticCore {
   // Delays the start of another process. Call when a process has ended without having worked, while ranks train.
   std::string start_another_later(const std::string& name, Time now);
 
-  // Returns whether a change may add the ready processes. If more processes may come (`may_come`), waits a second for
-  // them, so that one change adds all of them.
+  // Returns whether a change may add the ready processes. If more processes may come (`may_come`), returns false for
+  // the first second, so that one change adds all of them.
   bool has_gathered(bool may_come, Time now);
   // Returns whether the job may get more ranks than it has now.
   bool may_grow() const;
@@ -211,7 +211,7 @@ struct ElasticCore {
   TrainingEnd training_end{hosts};
   std::optional<Time>
       ready_since;          // when the first process became able to join the next generation
-  Time next = Time::max();  // time of the next consideration of the job
+  Time next = Time::max();  // time of the next Generations::on_time()
 };
 
 }  // namespace hvd::launcher

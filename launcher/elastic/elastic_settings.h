@@ -50,12 +50,12 @@ Status check_elastic(const LaunchSettings& settings,
 
 // The limits for the generations of an elastic job. All parts of Generations use these limits.
 struct GenerationLimits {
-  int least = 1;                          // minimum number of ranks; with fewer, the job pauses
-  std::optional<int> most = {};           // maximum number of ranks
-  double pause_seconds = 600;             // maximum length of a pause
-  double return_seconds = 30;             // time for all next place requests after the first one
-  double init_seconds = 600;              // the same for the requests of the first ranks
-  std::optional<ResetLimit> resets = {};  // limit of the changes of the ranks
+  int least = 1;                 // minimum number of ranks; with fewer, the job pauses
+  std::optional<int> most = {};  // maximum number of ranks
+  double pause_seconds = 600;    // maximum length of a pause
+  double return_seconds = 30;    // maximum time from the first place request to the last one
+  double init_seconds = 600;     // the same for the first ranks
+  std::optional<ResetLimit> resets = {};  // --reset-limit
   HostSource hosts = HostSource::kNamed;
   bool restarts_ranks = false;  // a failed rank is started again on its host
   // If the ranks have not entered hvd.elastic.run, the program is started again when the ranks change.

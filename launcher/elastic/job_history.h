@@ -1,4 +1,4 @@
-// The data of an elastic job that outlive a launch, because a program without elastic.run is launched again.
+// The data of an elastic job that outlive a launch, because a program without hvd.elastic.run is launched again.
 #pragma once
 
 #include <cstdint>

@@ -151,7 +151,7 @@ MembershipPlan hand_over(MembershipChange change) {
   return plan_membership(change);
 }
 
-// Returns the host with the number of its slots that have processes, and its processes without the state.
+// Returns the host, with as many slots as it has usable processes, and its processes without the state.
 UsableHost usable_host(const HostTable& hosts, const Host& host,
                        const std::function<bool(const RankRun& process)>& takes) {
   UsableHost usable{.host = host};

@@ -42,7 +42,7 @@ struct Generation {
   bool has_new() const;
 };
 
-// A running process that was not a member yet.
+// A running process that is not a member yet.
 struct StartedProcess {
   int slot = 0;  // the slot for which it was started
   Incarnation incarnation = 0;
@@ -84,8 +84,8 @@ using MembershipPlan = std::variant<Generation, TooFew, NoSurvivor>;
 // - Hosts keep their order. Hosts without a surviving process are appended, in the order of discovery.
 // - Survivors have priority: a process is never ended in favour of a new process. If there are more slots than
 //   `max`, the last slots of the newest hosts remain empty.
-// - A survivor keeps its slot if its host has more members than the number of the slot; otherwise it takes a free
-//   slot. If a host has fewer slots than before, its highest slots are dropped first.
+// - A survivor keeps its slot if the number of the slot is less than the number of members on its host. Otherwise, it
+//   takes a free slot. If a host has fewer slots than before, its highest slots are dropped first.
 // - Rank 0 is a survivor. If slot 0 of the first host is free, the host's lowest survivor takes it.
 MembershipPlan plan_membership(const MembershipChange& change);
 
@@ -106,15 +106,15 @@ rendezvous::Generation record_of(const Generation& generation);
 std::map<int, rendezvous::PlaceAnswer> answers_by_process(const Generation& generation);
 
 // The planned next generation, with processes that are ready to join it, while the ranks train. Each joining process
-// gets its place and prepares. When all of them have requested again, the ranks are interrupted. The plan is void when
-// ranks or joining processes end or must leave. ElasticCore owns this object. No I/O, no clock.
+// gets its place and prepares. When all of them have requested their final places, the ranks are notified. The plan is
+// void when ranks or joining processes end or must leave. ElasticCore owns this object. No I/O, no clock.
 class JoiningPlan {
  public:
   explicit JoiningPlan(HostTable& hosts) : hosts_(hosts) {}
 
   // Returns the planned generation; nullptr: no plan.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
-  // Returns whether all new processes of the plan have requested again. The generation may then begin.
+  // Returns whether all new processes of the plan have requested their final places. The generation may then begin.
   bool is_prepared() const;
   // Returns the new processes of the plan that are alive but not ranks yet.
   std::set<int> newcomers() const;

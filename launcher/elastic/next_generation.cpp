@@ -72,8 +72,8 @@ MembershipPlan NextGeneration::plan() const {
       });
 }
 
-// Plans, ends the processes whose places have changed, and plans again. Places change after a void first generation,
-// for example.
+// Ends the processes whose places have changed, and plans again, until no place changes. Places change after a void
+// first generation, for example.
 MembershipPlan NextGeneration::plan_in_place() {
   MembershipPlan found = plan();
   while (const auto* const generation = std::get_if<Generation>(&found)) {
@@ -172,7 +172,7 @@ void NextGeneration::begin(Generation generation, Time now) {
   }
 }
 
-// Returns the cause of the beginning generation, for the sentence of --reset-limit.
+// Returns why the next generation begins, for the sentence of --reset-limit.
 std::string NextGeneration::why_it_resets() const {
   return core_.failure.is_noted() ? core_.failure.sentence() : core_.notice.cause();
 }

@@ -25,7 +25,7 @@ class NextGeneration {
   bool form(Time now);
   // Returns the next generation if these processes join the ranks that stay.
   MembershipPlan plan_joining(const std::set<int>& newcomers) const;
-  // Ends those of the processes that cannot take their places in this generation. Returns whether it has ended any.
+  // Ends each of these processes that cannot take its place in this generation. Returns whether it has ended any.
   bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
 
  private:

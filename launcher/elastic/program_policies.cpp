@@ -306,7 +306,6 @@ void ElasticRun::plan_newcomers(Time now) {
   }
 }
 
-// Renews the plan for the current ranks and newcomers.
 void ElasticRun::renew_plan() {
   while (core_.joining.generation() != nullptr) {
     const std::set<int> newcomers = core_.joining.newcomers();

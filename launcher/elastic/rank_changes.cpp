@@ -98,7 +98,7 @@ Result<std::string> RankChanges::remove_host(const std::string& name, const Prog
                      policy.when_they_leave("its ranks", now), until_used_again());
 }
 
-// Returns the last part of a sentence about a removed host.
+// Returns a clause about what makes the job use the slots of a removed host again.
 std::string RankChanges::until_used_again() const {
   if (core_.limits.hosts_join()) {
     return "horovodrun resize needs them, or another agent joins there";

@@ -22,7 +22,8 @@ class RankChanges {
   Result<std::string> remove_rank(int64_t rank, const ProgramPolicy& policy, Time now);
   void host_leaves(HostRun& host, const std::string& why, double seconds,
                    const ProgramPolicy& policy, Time now);
-  // Releases hosts that end soon once other hosts also have the state. Their ranks then leave.
+  // Removes hosts that end soon from the pool when other hosts also have the state. The ranks of these hosts then
+  // leave.
   void let_hosts_go(const ProgramPolicy& policy, Time now);
 
  private:

@@ -87,8 +87,8 @@ class TrainingEnd {
 // ElasticCore owns this object. Pure.
 class RepeatedException {
  public:
-  // Maximum number of commits between two failures by one exception that count as repeated. For three hosts, any number
-  // counts.
+  // Maximum number of commits between two failures by one exception that count as repeated. Failures on three different
+  // hosts count as repeated for any number of commits.
   static constexpr int kFewCommits = 3;
 
   struct Failure {

@@ -183,7 +183,7 @@ class HostRun {
   const Host host_;
   std::vector<RankRun*> ranks_;
   HostState state_ = HostState::kPlanned;
-  HostState furthest_ = HostState::kPlanned;  // latest state, up to kRunning
+  HostState furthest_ = HostState::kPlanned;  // the furthest state so far, at most kRunning
   HostCause cause_ = HostCause::kReach;
   uint8_t independence_ = 0;
   bool is_taken_away_ = false;

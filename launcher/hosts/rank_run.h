@@ -131,7 +131,6 @@ class RankRun {
 
   // Ends the launcher if the diagram lacks this transition.
   void to(RankState next, RankCause cause);
-  // Moves if the rank is in the state `from`; otherwise does nothing.
   void advance(RankState from, RankState next, RankCause cause) {
     if (state_ == from) to(next, cause);
   }

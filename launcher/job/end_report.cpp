@@ -75,7 +75,7 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
   return context;
 }
 
-// Returns whether the exception that ended a rank names what the rank's variables may have caused.
+// Returns whether wrong variables of a rank may have caused the exception that ended it.
 bool is_about_world(std::string_view exception) {
   const auto has = [&](std::string_view word) {
     return exception.find(word) != std::string_view::npos;

@@ -22,7 +22,7 @@ class HostShutdown {
   void end_all(double grace, int signal);
   // Call when all hosts are over.
   void cancel() { timer_.cancel(); }
-  // Call after cancel(). Returns when the agents have closed their links, or after a few seconds.
+  // Call after cancel(). Returns when the agents have closed their links, or after 5 s.
   net::Task<void> close_links();
 
  private:

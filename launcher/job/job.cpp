@@ -384,7 +384,8 @@ JobEnd JobLaunch::run() {
     loop_.stop();
   });
   loop_.run();
-  log::set_writer({});  // after this line, nothing writes the queued output
+  // The loop has ended: output that is queued from now on would not be written.
+  log::set_writer({});
   report_cause();
   JobEnd end{.exit_code = exit_code,
              .has_started = phase_.has_started(),

@@ -32,8 +32,8 @@ JobSignals::JobSignals(net::asio::io_context& loop, HostTable& hosts,
 
 void JobSignals::watch() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGTTOU}) {
-    // Keep a signal that the caller ignores on purpose, as nohup does with SIGHUP. SIGINT is handled: shells ignore it
-    // for every background job.
+    // Continue to ignore a signal that the caller ignores on purpose, as nohup does with SIGHUP. Always handle SIGINT:
+    // shells ignore it for every background job.
     if (number != SIGINT && number != SIGTERM && is_ignored(number)) continue;
     signals_.add(number);
   }

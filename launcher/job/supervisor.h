@@ -113,7 +113,7 @@ class Supervisor {
     std::string meanwhile;          // the argument of on_exit()
   };
 
-  // Hosts whose loss is the cause of the end.
+  // The loss of one or more hosts that ended the job.
   struct Loss {
     std::vector<int> hosts;
     std::string why;

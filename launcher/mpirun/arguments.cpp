@@ -153,7 +153,8 @@ Arguments ssh_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   return {"-mca", "plm_rsh_args", join(ssh, " ")};
 }
 
-// Returns the interfaces. For exclusions and prefixes of names, the ranks read their environment instead.
+// Returns the arguments that select the network interfaces. For exclusions and prefixes of names, the ranks read their
+// environment instead.
 Result<Arguments> network_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   const std::string given = settings.network.network_interfaces;
   if (given.empty() || given.find_first_of("^*") != std::string::npos) return Arguments{};
@@ -196,7 +197,7 @@ Status check_flags_without_agents(const LaunchSettings& settings) {
   }
   for (const Setting& each : all_settings()) {
     const auto is_it = [&](std::string_view key) { return key == each.key; };
-    // mpirun binds nothing either: values that equal binding's defaults are accepted.
+    // Accept binding settings that have their default values: mpirun binds nothing either.
     const bool binds = std::string_view(each.section) == "binding" &&
                        settings.table().text(each.key) != cat(each.default_value);
     const bool is_for_agents = binds || std::ranges::any_of(kForAgents, is_it);

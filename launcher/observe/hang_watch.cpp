@@ -23,8 +23,8 @@
 namespace hvd::launcher {
 namespace {
 
-// After this time, a rank that waits alone will not find the others. While it waits, its main thread works for less
-// than a tenth of the time: a rank may load data for minutes before it looks for the others.
+// A rank that has waited alone for this time will not find the others. A rank waits if its main thread works for less
+// than a tenth of the time: it may also load data for minutes before it looks for the others.
 constexpr std::chrono::seconds kLongestSearch{10};
 constexpr int kWorkingShare = 10;
 
@@ -51,7 +51,8 @@ class HangWatch : public JobPart {
   const HangReaction reaction_;
   HangRule rule_;
   bool has_init_ = false;  // a rank has called hvd.init()
-  // A rank that is not connected to others, with other variables than the launcher's.
+  // Since when a rank has waited alone: without connections to other ranks, and with other variables than the
+  // launcher's.
   struct Alone {
     Clock::time_point idle_since, seen;
     uint64_t main_microseconds = 0;

@@ -124,7 +124,7 @@ void InputRelay::read() {
       read_next();
     });
   }
-  // The shell may have read the line in the meantime, and a read would then block the loop until the next line.
+  // Another process may have read the line in the meantime. A read would then block the loop until the next line.
   pollfd poll{input_.get(), POLLIN, 0};
   if (is_watched_ && ::poll(&poll, 1, 0) == 0) return read_next();
   std::array<std::byte, kReadAtOnce> buffer;

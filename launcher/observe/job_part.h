@@ -117,7 +117,7 @@ class PartLaunch {
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
   // Ends the job, because a rank has ended and other ranks wait for it in `call`.
   virtual void end_wait(int rank, const std::vector<int>& waiting, const char* call) = 0;
-  // Call in JobPart::end() if this script has ended, so that a scheduler may have ended the job.
+  // Call in JobPart::end() if this script has ended: a scheduler may then have ended the job.
   virtual void script_ended(const std::string& script) = 0;
   // Returns whether a spare host can replace this host.
   virtual bool has_spare(const HostRun& host) const = 0;

@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// After a batch script has ended, the time in which a scheduler may end the script's processes.
+// The time after the end of a batch script in which a scheduler may end the script's processes.
 constexpr std::chrono::seconds kEndOfScript{5};
 
 class ScriptWatch : public JobPart {
@@ -38,8 +38,8 @@ void ScriptWatch::begin() {
   const EndingScript& script = *launch_.options().script;
   const auto note = [part = shared_from_this(), this] { script_ended_ = Clock::now(); };
   const Status watched = watch_.begin(static_cast<pid_t>(script.pid), note);
-  // Only for the first launch. A later launch may begin long after the end of the script, which then does not cause the
-  // job's end.
+  // Only for the first launch: a later launch may begin long after the script has ended, and the end of the script is
+  // then not the cause of the job's end.
   if (launch_.is_first() && (!watched.ok() || has_ended(script))) note();
 }
 

@@ -23,11 +23,12 @@
 namespace hvd::launcher {
 namespace {
 
-// If 50 steps take less than a second, only a part of the steps is observed.
+// The pause between two looks, in seconds. If a window of steps takes less than a second, only a part of the windows is
+// observed.
 constexpr double kShortestPause = 1, kLongestPause = 60;
-// The interval while no step ends.
+// The longest interval while no step ends.
 constexpr double kLongestIdle = 15;
-// The interval before the first step, in the first minutes: many ranks start slowly.
+// The longest interval before the first step, for the first kLooksBefore looks: many ranks start slowly.
 constexpr double kLongestBefore = 2;
 constexpr int kLooksBefore = 150;
 // The delay after the end of a window, because the agents' counters reach the end at different moments.
@@ -138,7 +139,6 @@ std::vector<std::string> StragglerWatch::host_names() const {
   return names;
 }
 
-// Takes the agents' answers. Returns the new windows.
 std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
   std::map<int, StepAlignment::Rank> ranks;
   for (auto& [number, steps] : of_running_ranks(launch_.hosts(), answers, &HostSample::steps)) {
@@ -245,7 +245,6 @@ net::Task<void> StragglerWatch::look_at_place() {
   for (const RankPlace& place : places) places_.take(rank, place);
 }
 
-// Called when ranks get new numbers.
 void StragglerWatch::forget_ranks() {
   rule_ = {};
   tally_.forget_ranks();

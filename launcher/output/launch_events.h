@@ -13,7 +13,8 @@ class MetricsPort;
 struct LaunchEvents {
   // Called when all ranks of a launch run.
   std::function<void(int ranks)> on_running;
-  // Called when a launch has ended. `cause`: a sentence, or empty after success.
+  // Called when a launch has ended, except a restart that ends before its ranks start. `cause`: a sentence, or empty
+  // after success.
   std::function<void(const std::string& cause)> on_end;
   // Receives the output for the job's log, and outlives the launches; null: no log.
   LogQueue* output = nullptr;

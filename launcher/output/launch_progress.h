@@ -54,11 +54,10 @@ class ProgressRates {
     int64_t ranks = 0;   // ranks with counts: ranks of an unresponsive host are missing
   };
   // Rates begin anew if counts fall, because the ranks were restarted, or if the number of ranks changes. Missing ranks
-  // change the rates only after a moment. `time`: when the counts were read. A second call with the same time has no
-  // effect.
+  // change the rates only after 3 s. `time`: when the counts were read. A second call with the same time has no effect.
   void add(Clock::time_point time, const Counts& counts);
 
-  // Returns the mean over the last seconds; nullopt if unknown, for example before the first step.
+  // Returns the mean over the last 10 s; nullopt if unknown, for example before the first step.
   std::optional<double> steps_per_second() const;
   std::optional<double> bytes_per_second() const;
 

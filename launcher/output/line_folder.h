@@ -36,8 +36,8 @@ class LineFolder {
     last_.resize(static_cast<size_t>(size));
     cut_.resize(static_cast<size_t>(size));
   }
-  // Adds a line. A line that ends with "\r" waits for a moment: the rank's next byte may be the "\n" that belongs to
-  // the line.
+  // Adds a line. A line that ends with "\r" waits for further bytes up to kFoldFor: the rank's next byte may be the
+  // "\n" that belongs to the line.
   void add(int rank, std::string_view line, Clock::time_point now);
   // Confirms these bytes when the rank's newest held line is shown. Returns false if no line of the rank is held.
   bool consume(int rank, size_t size);

@@ -141,7 +141,7 @@ void LineRouter::write(int rank, OutputStream stream, ByteView bytes, const Mome
   } else {
     lines.clear();
   }
-  // The limit of a line also bounds the held bytes of an unfinished line.
+  // This also confirms the bytes of an unfinished line: kMaxLine limits their number.
   sinks_.show({rank, stream, prefix, std::move(lines), {{rank, bytes.size()}}});
 }
 

@@ -102,7 +102,7 @@ class LineRouter {
  private:
   struct Channel {
     Channel(std::string tag, LineFormat format) : tag(tag), tagger(std::move(tag), format) {}
-    std::string tag;  // follows the time
+    std::string tag;  // without the time before it
     LineTagger tagger;
     std::string recent;    // newest bytes of standard error; empty for standard output
     LineTagger plain{""};  // cuts lines for folding, and for reports if the output has JSON objects

@@ -62,7 +62,8 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
   style.colors = color_rule(settings.output.color);
   style.may_show_status = is_smart && !settings.output.no_progress;
   style.folds = settings.output.fold;
-  // Programs read JSON objects. In an elastic job, ranks have other numbers in later generations.
+  // Not for JSON objects, which programs read. Not in an elastic job, whose ranks get other numbers in later
+  // generations.
   style.folds_tracebacks =
       !settings.job.verbose && !is_elastic && to_lower(settings.output.log_format) != "json";
   style.has_timestamps = settings.output.prefix_timestamp;

@@ -1,6 +1,6 @@
 // The output of a job: passes the ranks' output through a LineRouter to the Terminal, to the files of --output-filename
-// and to the log. Also prints the launcher's lines, and the lines that its threads log. A stalled terminal, pipe or
-// file system holds back the ranks by credit, and never blocks the loop. JobLaunch owns this object. Lives on the
+// and to the log. Also prints the launcher's lines, and the lines that the loop's thread logs. A stalled terminal, pipe
+// or file system holds back the ranks by credit, and never blocks the loop. JobLaunch owns this object. Lives on the
 // launch's loop.
 #pragma once
 

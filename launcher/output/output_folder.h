@@ -1,5 +1,5 @@
 // Takes the directory of --output-filename for one job: locks it against other jobs, and moves the files of an earlier
-// run aside. The launcher's command holds the lock until the job ends.
+// run aside. The launcher holds the lock until the job ends.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ class OutputFolder {
   // the job that is writing there. An empty path means no files, and is not an error.
   static Result<OutputFolder> take(const std::string& path);
 
-  // moved(): a message where the earlier run's files are. warning(): a message that locks do not work. May be empty.
+  // moved(): a message with the place of the earlier run's files. warning(): a message that locks do not work. May be
+  // empty.
   const std::string& moved() const { return moved_; }
   const std::string& warning() const { return warning_; }
 

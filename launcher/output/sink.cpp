@@ -47,7 +47,8 @@ struct WriterThread::State {
   Mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs HVD_GUARDED_BY(mutex);
-  // Callbacks of the running job. They are in the state, and not in the thread, because they may refer to the loop.
+  // Callbacks of the running job. ~WriterThread destroys them even while the thread is blocked, because they may refer
+  // to the loop.
   std::vector<Done> running HVD_GUARDED_BY(mutex);
   bool is_over HVD_GUARDED_BY(mutex) = false;
 };

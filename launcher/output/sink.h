@@ -71,7 +71,7 @@ class Sink {
   void discard();
 
   bool is_stalled() const;  // bytes are queued
-  // Returns whether the queue makes no progress. A file counts as stuck only after some time.
+  // Returns whether the queue makes no progress. A file counts as stuck only after one second.
   bool is_stuck() const;
   // Called once, when opening, writing or closing fails, for example because the reader has gone or the disk is full.
   // After the call, all bytes are dropped.

@@ -31,7 +31,6 @@ class StatusArea {
   // Ends all bars. Returns them as lines with newlines.
   std::string take_bars();
 
-  // Returns whether the area has no content.
   bool is_empty() const { return line_.empty() && bars_.empty(); }
   bool is_shown() const { return rows() > 0; }
   // Returns the number of rows that the terminal shows.

@@ -101,7 +101,7 @@ void Terminal::leave_row(Leave how, size_t below) {
 
 void Terminal::begin(Leave how, size_t below) {
   leave_row(how, below);
-  // The caller writes its output first.
+  // The area is drawn later, below the output that the caller is about to write.
   if (has_area_ && !area_.is_empty() && draws_at_ == Clock::time_point::max())
     draw_by(std::max(drawn_ + kDrawnEach, port_.now() + kDrawnAfter));
 }

@@ -1,4 +1,5 @@
-// Size and characters of a terminal, its colors, short numbers, and texts cut to columns. Any thread.
+// The terminal's size and its UTF-8 locale, colors, human-readable numbers, and texts cut to a width in columns. Any
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ struct Traceback {
   bool is_survived = false;
 };
 
-// `tag`: the number of bytes to ignore at the start of each line; tracebacks are not indented after them.
+// `tag`: the length of the tag at the start of each line.
 std::vector<Traceback> tracebacks_of(const std::vector<std::string_view>& lines, size_t tag);
 // Returns the last traceback that Python did not survive, or null. It may have ended the program.
 const Traceback* last_fatal(const std::vector<Traceback>& tracebacks);

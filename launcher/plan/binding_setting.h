@@ -1,4 +1,4 @@
-// Checks --bind-to and the flags beside it before a host is reached. Pure.
+// Checks --bind-to and related flags before a host is reached. Pure.
 #pragma once
 
 #include "base/settings.h"

@@ -59,7 +59,7 @@ std::string describe_thread_shares(const std::vector<std::string>& hosts,
 struct HostBindings {
   std::string host{};
   std::vector<int> ranks{};
-  std::vector<std::string> lines{};  // one for each rank; else there is no report
+  std::vector<std::string> lines{};  // one for each rank; otherwise, the host is omitted
 };
 
 // Returns a line for each rank; for several hosts that are alike, a line for each local rank.

@@ -132,7 +132,6 @@ bool is_known(const Launcher& launcher, const std::string& flag) {
   return false;
 }
 
-// Finds the settings row of a horovodrun flag.
 const Setting* setting_of(const Launcher& launcher, const std::string& flag) {
   if (launcher.name != std::string_view(kHorovodrun)) return nullptr;
   const auto row = std::ranges::find_if(all_settings(), [&](const Setting& each) {

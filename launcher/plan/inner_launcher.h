@@ -17,8 +17,8 @@ inline constexpr char kByMpi[] = "--mpi";
 inline constexpr char kElastic[] = "--min-np and --host-discovery-script";
 
 // Refuses a command that would train in several worlds, although the user most likely wants one: several ranks each
-// start a launcher of two or more processes. Its flags and the environment do not name more hosts. Accepts one torchrun
-// per host if PET_NNODES and similar variables can connect them. The error has the right command.
+// start a launcher of two or more processes, and neither its flags nor the environment name further hosts. Accepts one
+// torchrun per host if PET_NNODES and similar variables can connect them. The error has the right command.
 Status check_inner_launcher(const std::vector<std::string>& command, const Environment& environment,
                             const SlotPlan& plan, const std::string& hindrance = {});
 

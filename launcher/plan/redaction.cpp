@@ -9,7 +9,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kHidden = "<redacted>";
-// A secret must have this length: a shorter text, for example "1", would hide parts of many numbers.
+// Shorter values are not hidden: a text such as "1" would hide parts of many numbers.
 constexpr size_t kLeastSecret = 6;
 constexpr size_t kHexOfSecret = 32;
 
@@ -27,7 +27,7 @@ constexpr std::string_view kSecretWords[] = {"secret",
                                              "bearer",
                                              "precondition_transports"};
 
-// Returns the word that makes the name a secret's; empty if it is not.
+// Returns the word of kSecretWords that the name contains; empty if it contains none.
 std::string_view secret_word(std::string_view name) {
   const std::string lower = to_lower(name);
   for (const std::string_view word : kSecretWords) {

@@ -17,8 +17,8 @@ int total_of(const std::vector<Host>& hosts, int (*slots)(const Host&)) {
                          [&](int sum, const Host& host) { return sum + slots(host); });
 }
 
-// Returns the number of ranks of each host: its slots, in the order of the hosts. If `size` is above the sum of slots,
-// gives each host the same number of ranks, within its limit.
+// Returns the number of ranks of each host: fills the hosts' slots in order until `size` ranks have a place. If `size`
+// is above the sum of slots, gives each host the same number of ranks, within its limit.
 std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   const bool is_above = size > total_of(hosts, [](const Host& host) { return host.slots; });
   int level = 0;
@@ -37,7 +37,6 @@ std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   return ranks;
 }
 
-// Returns advice on too few slots.
 std::string advice(const std::vector<Host>& hosts, int size) {
   if (!hosts.empty() && !hosts.front().offered.empty())
     return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";
@@ -118,7 +117,6 @@ Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count) {
 
 namespace {
 
-// Returns the first spare with enough slots for the host's ranks.
 std::vector<Host>::const_iterator spare_for(const SlotPlan& plan, int host,
                                             const std::vector<Host>& spares) {
   const auto needed = std::ranges::count(plan.slots, host, &Slot::host);

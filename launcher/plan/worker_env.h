@@ -36,9 +36,9 @@ bool is_set_by_launcher(std::string_view name, bool torch);
 // Returns the identity variables of a slot, in a job with `size` ranks.
 Environment slot_environment(const Slot& slot, const std::string& host, int size);
 
-// Returns the place of a rank in a Slurm allocation, as variables of a step's task: PyTorch Lightning and JAX read
-// them. Omits SLURM_STEP_NUM_TASKS and SLURM_STEP_ID: a launcher or hvd.init() would detect srun by them. Omits
-// SLURM_TASKS_PER_NODE: MPICH's mpiexec in a rank crashes if it has fewer nodes than SLURM_NODELIST. Omits
+// Returns the variables by which Slurm gives a step's task its place, with the place of this rank: PyTorch Lightning
+// and JAX read them. Omits SLURM_STEP_NUM_TASKS and SLURM_STEP_ID: a launcher or hvd.init() would detect srun by them.
+// Omits SLURM_TASKS_PER_NODE: MPICH's mpiexec in a rank crashes if it has fewer nodes than SLURM_NODELIST. Omits
 // SLURM_NTASKS_PER_NODE if hosts have unequal numbers of ranks.
 Environment slurm_environment(const SlotPlan& plan, const Slot& slot);
 // Removes torchrun's variables, with which libraries start torch.distributed by themselves.

@@ -17,8 +17,8 @@ bool has_ended(const EndingScript& script);
 // Runs a launch to its end, and records it. Returns the exit code.
 using Launch = std::function<int(const DetachedEvents& events)>;
 
-// Forks. The process in the terminal shows the output and forwards signals until all ranks run. Returns the exit code
-// of either process. `script`: the script whose end ends the job. Call before any thread starts.
+// Forks, and returns an exit code in both processes. The process in the terminal shows the output and forwards signals
+// until all ranks run. `script`: the script whose end ends the job. Call before any thread starts.
 int run_detached(const LaunchSettings& settings, const std::optional<EndingScript>& script,
                  const Launch& launch);
 

@@ -39,7 +39,7 @@ struct JobRecord {
   int64_t written = 0;             // when the launcher last reported that it runs
   int64_t ended = 0;
   int32_t ranks = 0;         // 0: unknown
-  bool is_constant = false;  // later ranks have no greater numbers
+  bool is_constant = false;  // the job is not elastic: its ranks have the numbers below `ranks`
   int32_t launches = 0;      // number of starts of all ranks
   int32_t exit_code = 0;
   std::string cause;        // a sentence about the end, or empty

@@ -76,7 +76,7 @@ bool LogFiles::append(ByteView record) {
     return true;
   }
   const int error = errno;
-  // Readers skip a partial record. The next record therefore begins another file.
+  // Readers cannot read beyond a partial record. The next record therefore begins another file.
   file_.reset();
   if (size_ == 0) drop_file(files_.back());
   errno = error;

@@ -1,8 +1,8 @@
-// The state directory of a user: one folder for each job, with its record (job_record.h). Only the job's launcher
-// writes to a folder. The launcher replaces whole files by rename and uses no locks, so the directory may be on a
+// The state directory of a user: one folder for each job, with its record (job_record.h). Only the job's launcher and
+// its child process write to a folder. They replace records by rename and use no locks, so the directory may be on a
 // network file system. Calls may block for as long as the file system does. The records and logs of detached jobs are
-// in a second directory of this form. It is on a local disk, because the launcher of a detached job waits for blocked
-// writes.
+// in a second directory of this form. It is on a local disk, because blocked writes of its log hold back a detached
+// job.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +55,9 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
 // Sorts records, oldest first.
 void sort_by_age(std::vector<JobRecord>& records);
 
-// Removes jobs older than kKeptDays, and the oldest jobs beyond kMostJobs. Keeps each job whose launcher has given a
-// sign of life within the last three minutes. Also removes the file_sd files of launchers without such a sign.
+// Removes jobs older than kKeptDays, and the oldest jobs beyond kMostJobs. Keeps each job whose launcher runs on this
+// machine, or has given a sign of life within the last three minutes. Also removes the file_sd files of launchers
+// without such a sign.
 void remove_old_jobs(const std::string& path, int64_t now, size_t most = kMostJobs);
 
 bool is_removed(const UniqueFd& folder);

@@ -56,7 +56,7 @@ bool makes_whole_worlds(const HostTable& hosts) {
   for (const std::string_view name : kWorldVariables) {
     if (name != "LOCAL_RANK" && some_lack(hosts, name)) return false;
   }
-  // By WORLD_SIZE, MASTER_ADDR and MASTER_PORT: the values of RANK.
+  // The values of RANK in each world. The key of a world is its WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
   std::map<std::vector<std::string>, std::vector<std::string>> worlds;
   for (const RankRun& rank : hosts.ranks()) {
     worlds[{value_in(rank, "WORLD_SIZE", cat(hosts.size())), value_in(rank, "MASTER_ADDR", "given"),

@@ -1,6 +1,6 @@
-// Decides whether ranks whose programs began with other variables than the launcher gave can still meet by env:// of
-// torch.distributed, and describes the differences. A script or wrapper may set the variables of all ranks, or make
-// several worlds of them, which is no fault. Pure.
+// For ranks whose programs began with other variables than the launcher's: decides whether these ranks can still meet
+// by env:// of torch.distributed, and describes the differences. A script may set the variables of all ranks, or divide
+// the ranks into several worlds: this is not an error. Pure.
 #pragma once
 
 #include <string>

@@ -39,8 +39,8 @@ bool is_one_operation(const HangRule::Places& places) {
   });
 }
 
-// Returns whether the main thread of a rank that waits at this position may poll, and so use a core: it waits for a
-// GPU, or in MPI (UCX).
+// Returns whether the main thread of a rank that waits at this place may poll, and so use a core: it waits for a GPU,
+// or in MPI (UCX).
 bool may_spin(const RankPlace& place) {
   const std::string_view library = place.library;
   return library == "MPI" || library == "JAX" || library == "the GPU" ||
@@ -48,7 +48,7 @@ bool may_spin(const RankPlace& place) {
 }
 
 // Returns whether the rank may wait for its own GPU and not for other ranks. A computation on a GPU looks like a wait
-// for other ranks, and the rank may have no stack.
+// for other ranks, and without a stack the reason is unknown.
 bool may_wait_alone(const RankPlace& place) {
   return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
 }
@@ -100,7 +100,7 @@ std::string rounded_time(double seconds) {
   return whole < 600 ? cat(whole, " s") : cat(whole / 60, " min");
 }
 
-// Returns whether the wait of a rank may be a computation.
+// Returns whether a long computation on GPUs, and not a hang, may explain these places.
 bool may_compute(const HangRule::Places& places) {
   const auto is_of_device = [](const auto& each) {
     return each.second.library == "the GPU" || each.second.library == "JAX";
@@ -166,7 +166,7 @@ void HangRule::update(const Signs& signs, Time now, double seconds) {
   }
   ranks_ = std::move(ranks);
   if (is_known) return;
-  // Forget earlier observations.
+  // A rank was not observed all the time: restart the times of all ranks.
   for (auto& [number, rank] : ranks_) rank = {rank.last, now, rank.last.main_microseconds};
 }
 
@@ -203,7 +203,7 @@ bool HangRule::look(const Signs& signs, Time now) {
   return !is_done && (is_wait_due || now >= next_sample_);
 }
 
-// Call if the positions are not a hang: the next sample follows after a pause that doubles.
+// Call if the places cannot be a hang. The pause before the next sample doubles.
 void HangRule::postpone(Time now) {
   samples_ = 0;
   next_sample_ = now + duration_of(pause_);
@@ -230,7 +230,8 @@ bool HangRule::main_is_busy(const Rank& rank) const {
          static_cast<double>(now - rank.main_since) > 1e6 * (kIdleShare * seconds + kTickSeconds);
 }
 
-// Returns whether ranks that do not move can hang at these positions.
+// Returns whether these places can be a hang: a rank waits in a collective, and no rank is excused or has a busy main
+// thread.
 bool HangRule::is_hang(const Places& places) const {
   bool is_waiting = false, is_moving = false;
   for (const auto& [number, place] : places) {

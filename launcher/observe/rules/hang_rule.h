@@ -3,14 +3,14 @@
 // HangWatch passes the signs at each look, and the places when look() requests them.
 //
 //   look(signs)    A rank moves when a count of its processes grows by more than idle processes cause: main thread,
-//                  other threads, bytes, sockets, its own output. `quiet_since_` is the last move of any rank.
+//                  other threads, bytes, sockets, its own output. `quiet_since_`: when a rank last moved.
 //   judge(places)  HangWatch calls this after half a limit without a move. If the places can be a hang, the next sample
 //                  follows after a quarter of the limit. Otherwise (no rank waits in a collective, the main thread of
 //                  a rank works, or a rank is excused), the next sample follows after a pause that doubles, up to ten
 //                  limits.
 //   kHang          after a full limit and three equal samples in which a rank waits in a collective.
-//   kStop          after two limits, if the ranks are not all in one operation, or a rank has ended: no long operation
-//                  of all ranks explains the wait.
+//   kStop          after two limits, if no long operation of all ranks explains the wait: the ranks are not all in one
+//                  operation, or a rank has ended. Also, no rank may be waiting for its own GPU.
 //   kWait          after ten limits in which a rank waits in a collective while others move. Once for each wait.
 //
 // Invariant: no finding includes time in which a rank was not observed. All times restart after a late look(), after

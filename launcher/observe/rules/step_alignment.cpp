@@ -33,9 +33,10 @@ constexpr double kMicro = 1e-6;
 constexpr uint64_t kLeastWindows = 4;
 constexpr double kLeastWaits = 0.05;
 constexpr double kLeastStepSeconds = 1e-3;
-// If the last rank was later than the first by less than this share, the step has no last rank.
+// A step has a last rank only if this rank was late by more than this share of the step.
 constexpr double kLastShare = 0.05;
-// A rank is named if it was last in this share of the steps. An operation is named if it had this share of the waits.
+// A rank is named if it was last in this share of the steps, and kUnfair times as often as the average rank. An
+// operation is named if it had this share of the waits.
 constexpr double kNamedShare = 0.3, kUnfair = 1.5;
 // Further names are not counted, because a program may create names without end.
 constexpr size_t kMostNames = 1000;

@@ -52,7 +52,7 @@ class WaitTally {
   // Takes the answers of the agents, for all ranks of the job.
   void take(const std::map<int, StepAlignment::Rank>& ranks);
   void take(const StepWindow& window);
-  // Call when the rank numbers are about to mean other processes.
+  // Call before the ranks get new numbers.
   void forget_ranks() {
     ranks_.clear();
     named_windows_ = 0;

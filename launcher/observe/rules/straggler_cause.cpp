@@ -234,8 +234,8 @@ Found resent_segments(const Compared& compared) {
                         true};
 }
 
-// Detects a lack of processors. Ignores the other ranks: they may wait as long for a processor, but at times that delay
-// no rank.
+// Detects a lack of processors. Ignores the other ranks: they may wait as long for a processor, but at times when this
+// delays no rank.
 Found contended_processors(const Compared& compared) {
   const double delay = 1e-6 * compared.in_step(kRunDelay, true);
   if (delay <= kShare * compared.finding.late_seconds) return {};

@@ -1,6 +1,6 @@
-// Names the property of a host that explains a late rank: a wait for processors, a CPU quota, a hypervisor, storage or
-// the network. Finds the line at which a late rank was most often, and formats the sentence. Pure; escapes texts from
-// agents.
+// Names the disturbance on a host that explains a late rank: a wait for processors, a CPU quota, a hypervisor, storage
+// or the network. Finds the line at which a late rank was most often, and formats the sentence. Pure; escapes texts
+// from agents.
 #pragma once
 
 #include <map>

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kSteps = StepWindow::kSteps;
 // The first steps are skipped: programs compile, fill caches and choose kernels in them.
 constexpr uint64_t kFirstSteps = 100;
-// Steps shorter than this, including waits, belong to toy programs.
+// A window whose median step, with waits, is shorter is not judged.
 constexpr double kShortestStep = 0.02;
 constexpr double kLateShare = 0.1;  // share of a step
 constexpr double kDeviations = 5;
@@ -46,7 +46,7 @@ struct StragglerRule::Numbers {
   explicit Numbers(const StepWindow& window);
   size_t size() const { return late.size(); }
 
-  // Counts the steps in which each of these ranks is later than the median rank by a share of a step. `others`: the
+  // Counts the steps in which all of these ranks are later than the median rank by kLateShare of a step. `others`: the
   // median lateness of the other ranks.
   int late_steps(const std::vector<size_t>& of, double others) const;
   // Returns how much later the rank is than the median rank or, with two ranks, than the less late rank.

@@ -38,12 +38,12 @@ bool is_between(char byte, char first, char last) { return byte >= first && byte
 size_t size_of_sequence(std::string_view text) {
   if (text.size() < 2) return 0;
   if (text[1] == kEscapeByte) return 1;
-  // Alt together with a character.
+  // Alt with a character sends Esc and the character.
   if (text[1] != '[' && text[1] != 'O') return 2;
   // The Linux console sends "\x1b[[A" for F1.
   const bool is_of_console = text.substr(1).starts_with("[[");
   size_t at = is_of_console ? 3 : 2;
-  // Skip parameters and intermediate bytes. An SS3 sequence has only numbers.
+  // Skip parameters and intermediate bytes. An SS3 sequence has only numeric parameters.
   while (at < text.size() && is_between(text[at], ' ', '?')) ++at;
   if (at >= kLongest) return text.size();
   if (at == text.size()) return 0;

@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 inline constexpr std::chrono::milliseconds kInspectionTime{5000};
 
-// Queries the agents about their ranks, and waits briefly for their answers.
+// Queries the agents about their ranks, and waits for their answers up to a time limit.
 class Inspection {
  public:
   // Creates the question with this number.
@@ -67,8 +67,8 @@ class Inspection {
 
 class InspectionServer {
  public:
-  // Answers "ps", "ps --json", "stack", "stack --native", "metrics LEVEL", "exec ORDER", "resize N" or "remove HOST",
-  // and then closes the socket.
+  // Answers "ps", "ps --json", "stack", "stack --native", "metrics LEVEL", "exec ORDER", "resize N" or "remove
+  // HOST|RANK", and then closes the socket.
   using Answer = std::function<net::Task<void>(std::string request, net::StreamSocket& caller)>;
   static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
                                                         Answer answer);

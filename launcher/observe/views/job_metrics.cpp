@@ -15,7 +15,8 @@ namespace {
 constexpr double kMicro = 1e-6;
 // The time for which a host's last answer is used if the next one is late, for example over a slow link.
 constexpr std::chrono::seconds kStays{2};
-// Without a step for longer, no rank is training. Steps vary in length, and an answer may be two seconds old.
+// No rank is training if no step has ended for these milliseconds plus the time of kIdleSteps steps. Steps vary in
+// length, and an answer may be two seconds old.
 constexpr uint64_t kIdleSteps = 5, kIdleMilliseconds = 2000;
 
 template <typename T>

@@ -49,7 +49,7 @@ class JobMetrics {
 
  private:
   struct Host {
-    bool has_answered = false;  // the host has answered within the last seconds
+    bool has_answered = false;  // the last answer is at most two seconds old
     Clock::time_point answered_at{};
     std::optional<HostMetrics> last;
   };

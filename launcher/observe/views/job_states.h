@@ -30,7 +30,7 @@ struct JobFigures {
   std::optional<SlowestRank> slowest{};
   // Returns the figures of a rank of the table; null if its agent has not answered.
   std::function<const RankMetrics*(int number)> rank{};
-  // Returns the numbers of the ranks for which the rank `number` waits in hvd.init(), all by the table.
+  // Returns the ranks for which the rank `number` waits in hvd.init(). All are numbers in the table.
   std::function<std::vector<int>(int number)> init_wait{};
   // Returns the ranks for which this rank waits because they announce fewer operations, as formatted by
   // name_of_ranks(); may be empty.

@@ -30,7 +30,7 @@ struct RankView {
   int64_t memory = -1;  // in bytes
   std::optional<uint64_t> steps{}, bytes{}, pending{};
   double step_seconds = -1;  // mean of the last steps
-  double waited_share = -1;  // share of a step until all ranks had agreed
+  double waited_share = -1;  // share of a step that the rank waited for other ranks
   double gpu_share = -1;     // share of time in which the rank's busiest GPU computed
   int64_t gpu_memory = -1;   // in bytes
   std::string waits_for{};
@@ -122,7 +122,7 @@ extern const RankColumn kRankColumn, kHostColumn, kPidColumn, kMemoryColumn, kGp
 std::string table_of(std::span<const RankColumn> columns, const JobView& job,
                      const std::vector<RankLine>& lines, size_t width);
 
-// Returns the hosts without ended hosts that have joined the job again.
+// Returns the hosts, but not the ended entry of a host that has joined the job again.
 std::vector<const HostView*> present_hosts(const JobView& job);
 // Returns whether the host's agent is prepared, or was prepared before.
 bool is_past_start(const HostView& host);

@@ -17,7 +17,7 @@ class OperationWaits {
   struct Rank {
     int number = 0;  // number in the table
     int rank = 0;    // rank in the job
-    // Name and size of the world in which the rank counts.
+    // Name and size of the world whose operations the rank counts.
     std::string start{};
     int32_t world_size = 0;
     // See Announcements.

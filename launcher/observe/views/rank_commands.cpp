@@ -38,7 +38,6 @@ std::shared_ptr<CallerWatch> watch(const net::asio::any_io_executor& executor,
 
 }  // namespace
 
-// The command beside one rank.
 struct RankCommands::Beside {
   Beside(Place place, uint32_t number)
       : process(place.process),

@@ -32,7 +32,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds kAskEvery{1000};
-// A launcher that has not answered for this time may be stopped.
+// The frame has a notice if the launcher has not answered for this time.
 constexpr std::chrono::seconds kNotice{2};
 // The bytes of one key arrive together, or almost together over a slow link.
 constexpr std::chrono::milliseconds kKeyTime{50};

@@ -32,7 +32,7 @@ std::string state_of(const RankLine& line) {
   return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
 }
 
-// If the host does not answer, the text of the state describes the host: returns red.
+// Returns red if the host does not answer: the text of the state is then about the host.
 std::string_view state_color(const RankLine& line) {
   return line.host->silence > 0 ? kRed : state_color(*line.host, *line.rank);
 }
