@@ -29,7 +29,8 @@
 namespace hvd::launcher {
 namespace {
 
-// The lease until Prepare, which sets the job's lease. A host that joins may get pings for a long time before Prepare.
+// The lease until Prepare sets the job's lease. A host that joins may wait long for Prepare: pings then renew this
+// lease.
 constexpr double kFirstLeaseSeconds = 60;
 // If the loop wakes this long after its deadline, the agent was stopped.
 constexpr std::chrono::seconds kOverslept{1};
@@ -228,7 +229,7 @@ void Agent::finish_when_over() {
   const bool is_over = state_.runs_ranks() ? ranks_.have_ended() : state_.is_ending();
   if (!is_over || state_.now() == AgentState::kFinished) return;
   const bool is_given_up = state_.now() == AgentState::kKilling && state_.deadline().passed();
-  samples_.stop();  // a query's process belongs to no rank
+  samples_.stop();  // a running query would look like a process that a rank has left behind
   if (!is_given_up && samples_.is_asking()) return;
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
@@ -304,7 +305,8 @@ void Agent::act(const OutsideSignal& signal) {
     if (!is_launchers) outbox_.put(Signalled{number});
     return;
   }
-  // SIGHUP from the launcher means that it has ordered the end. Ranks that handle SIGHUP get it before the end signal.
+  // SIGHUP from the launcher means that it has ordered the end. Send it to the ranks before the end signal, because
+  // some handle it.
   if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
   // If ranks got this signal directly, only SIGTERM ends the job: ranks may handle other signals and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
@@ -312,7 +314,8 @@ void Agent::act(const OutsideSignal& signal) {
   end(job_.kill_grace_seconds, has_reached_ranks && number == SIGTERM);
 }
 
-// Notifies the launcher that a signal ends the job. Returns false if the job continues, or has ended with the link.
+// Notifies the launcher that a signal ends the job. Returns false if end() must not follow: the ranks are leaving, or
+// fail() has ended the job.
 bool Agent::announce_end(const OutsideSignal& signal) {
   const Ending end = signal.has_reached_ranks
                          ? ended_with_all(environment_)
@@ -586,7 +589,8 @@ void Agent::execute(const Prepare& order) {
 }
 
 Status Agent::open_listeners(uint32_t store_credit) {
-  // The kernel shows the names of bound sockets to all users. This name does not reveal the name of the store's socket.
+  // The kernel shows the names of bound sockets to all users. This name does not reveal the store's name, which is
+  // bound next.
   HVD_RETURN_IF_ERROR(aggregator_.listen(rendezvous::aggregation_socket_name(store_.name()), job_));
   HVD_RETURN_IF_ERROR(store_.listen(store_credit));
   HVD_RETURN_IF_ERROR(world_reports_.listen());

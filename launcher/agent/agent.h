@@ -52,7 +52,7 @@ class Agent {
   void send_hello();
   void take(ByteView received);
   void handle(const net::Frame& frame);
-  // Executes an order of the launcher. There is one overload for each message that the launcher sends.
+  // One overload for each message that the launcher sends.
   void execute(const Prepare& order);
   void execute(const StagePart& part);
   void execute(const EnvironmentOffer& offer);

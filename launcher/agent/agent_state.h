@@ -1,4 +1,4 @@
-// The states of a job on one host in the host's agent, and the moves from each state:
+// The states of a job in the agent of one host, and the moves between them:
 //
 //   idle ---> prepared ---> running ---> leaving
 //    |           |           |  |         |  |
@@ -27,7 +27,7 @@ enum class AgentState : uint8_t {
   kLeaving,   // the agent got SIGTERM, and the ranks of an elastic job may still commit
   kEnding,    // the ranks have received the end signal
   kKilling,   // all processes of the job have received SIGKILL
-  kFinished,  // no process of the job is left, or SIGKILL does not end it
+  kFinished,  // no process of the job is left, or SIGKILL does not end the remaining ones
 };
 
 // Returns whether the diagram has this move.

@@ -29,7 +29,8 @@ namespace {
 // The time limit for the helper's answer, while ranks wait in MPI_Init. The disk with the library may be slow.
 constexpr double kAnswerSeconds = 60;
 constexpr double kEndSeconds = 2;
-// The number of ports besides the ranks' ports: two of the agent, the helper's port, and a port that each host needs.
+// The number of ports besides the ranks' ports: one that a host always needs, and three for PMIx and PMI-1 (two of the
+// agent, one of the helper).
 constexpr int kPorts = 4;
 
 // Returns the program as an unnamed file.

@@ -55,7 +55,7 @@ class PmixHelper {
   pid_t pid() const { return process_.pid; }
   // Returns true if the helper is the only remaining process of the job.
   bool is_alone() const;
-  // Lets the helper clean up and end. Kills it if called after its time limit.
+  // Closes the helper's input, so that it cleans up and ends. on_deadline() kills a helper that does not end in time.
   void end();
   Deadline deadline() const { return answer_by_.is_never() ? kill_at_ : answer_by_; }
   void on_deadline();

@@ -105,10 +105,10 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
             AgentEvents& events);
   AgentLink(const AgentLink&) = delete;
 
-  // Waits for the agent's hello and sends the job to the agent. The agent checks everything that it can check before
-  // the start: for example the working directory, and the program on PATH. An error is one sentence about the host. The
-  // caller limits the time by close(). `code`: called for the next piece, at the speed of the host. `package`,
-  // `environment`: called once, if the host requests them.
+  // Waits for the agent's hello, sends the job to the agent, and waits until the host is prepared. The agent checks
+  // everything that it can check before the start: for example the working directory, and the program on PATH. An error
+  // is one sentence about the host. The caller limits the time by close(). `code`: called for the next piece, at the
+  // speed of the host. `package`, `environment`: called once, if the host requests them.
   net::Task<Status> prepare(HostJob job, NextPart code = {}, PackageParts package = {},
                             Environment environment = {});
   // Returns the reason why the link is lost, or ok.
@@ -201,7 +201,7 @@ class AgentLink : public std::enable_shared_from_this<AgentLink> {
   const std::shared_ptr<StoreStreams> stores_;
 
   std::string machine_;
-  Message wanted_;  // the agent's last request of the states environment and files
+  Message wanted_;  // the agent's last request in the states environment and files
   Staged staged_;
   Prepared prepared_;
   std::optional<Reached> reached_;

@@ -37,7 +37,7 @@ class FrameChannel {
   // Reads frames. Each read calls on_bytes, then on_frame for each complete frame. Returns ok if the
   // channel was closed, else the read error or the error of on_frame.
   net::Task<Status> read(OnBytes on_bytes, OnFrame on_frame);
-  // Lets the stream survive the loss of its connection. See Duplex.
+  // See Duplex.
   void survive(double seconds, double silence_seconds) {
     duplex_->survive(seconds, silence_seconds);
   }
@@ -62,7 +62,7 @@ class LeasePings {
  public:
   struct Callbacks {
     std::function<void(uint64_t number)> send;
-    // Called at each ping while the agent does not answer, with the time since its last answer.
+    // Called at each ping while an earlier ping is unanswered, with the time since the oldest of these.
     std::function<void(double seconds)> on_silence;
     // Called when bytes arrive while a ping is unanswered.
     std::function<void()> on_answer;

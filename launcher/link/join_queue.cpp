@@ -200,7 +200,7 @@ void JoinQueue::reject(std::unique_ptr<Duplex> duplex, const std::string& why) {
 }
 
 void JoinQueue::on_change() {
-  if (!server_) return;  // the job owns the server, and begins
+  if (!server_) return;  // the job has taken the server
   std::vector<rendezvous::JoinedHost> hosts;
   for (const auto& joined : joined_) {
     const Host* wanted = find_wanted(joined->host.name);

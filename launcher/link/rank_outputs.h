@@ -32,9 +32,9 @@ class AgentEvents {
   // Called when the link broke before Finished: at most once, as the last event. In the states from handshake to
   // prepared and from starting to failed, prepare(), loss(), hold() or start() of AgentLink returns the error instead.
   virtual void on_lost(const Status& /*why*/) {}
-  // Called at each ping while the agent does not answer. `seconds`: time since its last answer.
+  // Called at each ping while an earlier ping is unanswered. `seconds`: the time since the oldest of these.
   virtual void on_silence(double /*seconds*/) {}
-  // Called when the agent has answered a ping.
+  // Called when bytes from the agent arrive while a ping is unanswered.
   virtual void on_answer() {}
   // Called when the agent has ended its ranks, because this process was stopped and has sent nothing for `seconds`.
   // on_lost follows.

@@ -48,7 +48,6 @@ net::Task<Result<Resume>> read_offer(Duplex& connection) {
   co_return internal_error("the new agent process did not answer with an offer");
 }
 
-// Sends the last record, within a time limit.
 net::Task<void> send_goodbye(std::shared_ptr<Duplex> connection, Bytes record) {
   const auto executor = co_await asio::this_coro::executor;
   asio::steady_timer limit(executor, kGoodbye);
@@ -106,7 +105,7 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   net::Task<Status> try_respawn(std::chrono::seconds limit);
   net::Task<Status> open_another();
   bool is_silent() const { return silence_ >= replace_after_; }
-  // Returns whether the network may be cut off. The agent then waits as long as this end sends pings.
+  // Returns whether the network may be cut off. The stream then has no time limit of its own, see the header.
   bool may_be_cut_off() const { return is_silent() || silence_ >= kUnnoticedSeconds; }
   // Returns whether the stream needs no new connection.
   bool is_settled() const { return is_closed_ || !failure_.ok() || (connection_ && !is_silent()); }
@@ -239,7 +238,8 @@ net::Task<void> ResumableDuplex::Running::respawn() {
     if (is_settled()) break;
     log::info(
         cat("host ", reconnection_.host, ": the link has not resumed yet: ", status.message()));
-    // While a silent connection is open, the lease decides: the attempt may not reach the agent's network namespace.
+    // While a silent connection is open, try again: the new process may be in another network namespace, where it does
+    // not find the agent.
     if (status.code() == Code::kAborted && !connection_) {
       fail(unavailable(cat(broken_.message(), "; ", status.message())));
       break;
@@ -253,7 +253,6 @@ net::Task<void> ResumableDuplex::Running::respawn() {
   is_respawning_ = false;
 }
 
-// Tries once to continue over another connection, within a time limit.
 net::Task<Status> ResumableDuplex::Running::try_respawn(std::chrono::seconds limit) {
   const auto cancel = cancel_ = std::make_shared<asio::cancellation_signal>();
   const auto is_late = std::make_shared<bool>(false);
@@ -301,7 +300,8 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   }
   const auto answer = stream_.answer(offer, of_launcher);
   if (!answer.ok()) co_return answer.status();
-  // The new connection was opened because of silence, even if the agent has answered on the old one since.
+  // With respawn, a new connection beside an open one was opened because of silence, even if the agent has answered on
+  // the old one since.
   const bool was_silent = is_silent() || (connection_ && reconnection_.respawn);
   // From now on, neither side uses the older connection.
   lose(connection_,

@@ -11,10 +11,9 @@
 //
 // ResumableStream numbers the bytes of both directions, and keeps unconfirmed bytes: a new connection begins with the
 // numbers that each end has received. Invariants: no order of breaks loses or duplicates a byte. At most one connection
-// carries the stream: a task that awaited an event on an older connection first compares it with `connection_`,
-// or its number with `losses_` and `offers_`. After close() or a failure no attempt continues. While a host may be cut
-// off, the lease decides instead of the stream's time limit: the host's agent waits as long as the launcher sends
-// pings.
+// carries the stream: a task that awaited an event on an older connection first compares it with `connection_`, or its
+// number with `losses_` and `offers_`. After close() or a failure no attempt continues. While the network may be cut
+// off, the stream has no time limit of its own: the limit of LeasePings for unanswered pings ends it.
 #pragma once
 
 #include <functional>

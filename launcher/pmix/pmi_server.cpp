@@ -60,7 +60,7 @@ std::string refusal(const std::string& command) {
 }  // namespace
 
 Result<std::string> PmiServer::listen() {
-  // The name is random, because other users of the host can read abstract names.
+  // The name is random, so that no other user can bind it first.
   std::array<std::byte, 16> random;
   fill_random(random);
   std::string name = cat("horovod-pmi-", to_hex(random));
@@ -281,7 +281,8 @@ void PmiServer::on_closed(Client& client) {
   fail(program, why);
   lock.unlock();
   client.socket.reset();
-  // Other hosts would wait for this host in their next barrier. A line without a key is a failure and not a value.
+  // Pass the failure to the next barrier, where other hosts would otherwise wait for this host. A line without a key
+  // marks a failure.
   if (order_.ranks.size() > 1)
     (void)fences_.run(fences_.of_all(fence_of(client, next)), cat("=", why, "\n"), store_,
                       Deadline::never());
@@ -292,7 +293,8 @@ void PmiServer::count_end(Client& client) {
   if (++client.program->ended == order_.ranks[order_.host].size()) programs_.erase(client.number);
 }
 
-// Closes the connections that wait in a barrier of the program, because PMI-1 clients read no reason.
+// Records why the program has failed, and closes the connections that wait in a barrier: PMI-1 cannot pass a reason to
+// them.
 void PmiServer::fail(Program& program, const std::string& why) {
   if (!program.failure.empty()) return;
   program.failure = why;

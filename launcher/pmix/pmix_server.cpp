@@ -291,7 +291,6 @@ Status init(const PmixOrder& order, const std::string& folder) {
   return failed("PMIx_server_init", PMIx_server_init(&module, infos.data(), infos.size()));
 }
 
-// Starts to serve, with its files in `folder`.
 Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
   HVD_RETURN_IF_ERROR(init(order, folder));
   const std::vector<int>& own = order.ranks[order.host];

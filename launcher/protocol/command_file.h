@@ -1,5 +1,5 @@
 // Finds the file that starts a command on this host. A command may begin with a Python script. A missing script is
-// found before any process starts. Reads the file system and changes nothing. Any thread.
+// reported before any process starts. Reads the file system and changes nothing. Any thread.
 #pragma once
 
 #include <optional>

@@ -31,7 +31,8 @@ inline constexpr const char* kPmix = "PMIx";
 // The keys for the host's numbers of GPUs and of usable cores.
 inline constexpr const char* kGpus = "GPUs";
 inline constexpr const char* kCores = "cores";
-// "1 of 8", if the affinity mask allows fewer cores than ranks, and the cpuset allows more.
+// The key for a text such as "1 of 8": the cores in the affinity mask, and in the cpuset. Present only if the mask
+// allows fewer cores than there are ranks, and the cpuset allows more.
 inline constexpr const char* kBinding = "bound cores";
 
 // The time that a link survives without a connection in a job without a heartbeat timeout (lease_seconds is 0).
@@ -45,8 +46,8 @@ inline constexpr double kSurviveSeconds = 60;
 inline double replace_link_after(double limit_seconds) {
   return std::clamp(limit_seconds / 3, 2.0, 15.0);
 }
-// After this many seconds of silence, one end may close the connection (ssh's ServerAliveInterval) without the other
-// end's knowledge. The other end then does not expect another connection.
+// After this many seconds of silence, one end may have closed the connection (ssh's ServerAliveInterval) without the
+// other end noticing. The other end then does not yet expect another connection.
 inline constexpr double kUnnoticedSeconds = 5;
 
 struct RankSpec {
@@ -102,11 +103,11 @@ struct HostJob {
   double hold_after_seconds = 0;
   bool is_staged = false;         // the host has a copy of the code (--stage)
   std::string staged_path;        // path in the copy that PYTHONPATH gets
-  bool insecure_compat = false;   // the ranks may be Horovod's own workers
+  bool insecure_compat = false;   // the ranks may be workers of the original Horovod
   double kill_grace_seconds = 5;  // time between the end signal and SIGKILL
   // The seconds that the agent of an elastic job waits after SIGTERM for its ranks to leave; 0: no wait.
   double leave_grace_seconds = 0;
-  int end_signal = 15;  // SIGTERM or SIGINT: the ranks of a job that ends get it
+  int end_signal = 15;  // SIGTERM or SIGINT: sent to the ranks when the job ends
   static auto fields(auto& job) {
     return std::tie(
         job.job, job.generation, job.host, job.hosts, job.host_name, job.command, job.python,

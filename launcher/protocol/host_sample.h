@@ -1,5 +1,5 @@
 // Values of ranks, which an agent reads when the launcher requests them (TakeSample). HostSample has a list for each
-// group of values. The list is empty if the group was not requested. To add an observation, add a field here. Pure.
+// group of values. The list is empty if the group was not requested. Pure.
 #pragma once
 
 #include <cstdint>
@@ -124,7 +124,7 @@ struct RankSigns {
   std::vector<VariableChange> changes{};  // of kWorldVariables
 };
 
-// The activity of a rank. Texts are not escaped, and have at most kMostPlaceText bytes each.
+// The place of a rank in its program. Texts are not escaped, and have at most kMostPlaceText bytes each.
 struct RankPlace {
   int32_t rank = 0;
   uint8_t is_excused = 0;     // in a debugger, or in a server without clients
@@ -147,7 +147,7 @@ struct StepSample {
   uint32_t call = 0;
   uint32_t device = 0;  // microseconds: longest execution of a batch on the rank's GPU
 
-  // As in StepLog: the differences between ranks are their lateness.
+  // As in StepLog: ranks differ in this sum by their lateness.
   uint64_t wait_and_transfer() const { return uint64_t{waited} + device; }
 };
 

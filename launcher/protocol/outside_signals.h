@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kLoneSignalFor{1000};
 
 struct OutsideSignal {
   int number = 0;
-  bool is_launchers = false;  // the launcher got the signal, with an agent or alone
+  bool is_launchers = false;  // the launcher got the signal; an agent may have got it too
   // The guardian and the agent both got the signal. Their sessions differ: the sender has signalled every process of
   // the host, including the ranks.
   bool has_reached_ranks = false;

@@ -422,9 +422,9 @@ constexpr uint32_t kFirstOutputStream = 1;
 constexpr uint32_t kFirstStoreStream = 1u << 20;
 constexpr size_t kMaxRanks = (kFirstStoreStream - kFirstOutputStream) / 2;
 
-// Limit of unread input of a rank.
+// Maximum number of bytes of a rank's unread input.
 constexpr size_t kInputWindow = 64 << 10;
-// Limit of unread output of a command that runs next to a rank.
+// Maximum number of bytes of unread output of a command that runs next to a rank.
 constexpr size_t kChunkWindow = 64 << 10;
 
 uint32_t output_stream(size_t index, OutputStream stream);

@@ -1,5 +1,5 @@
-// Sends files and directories as a sequence of parts from the launcher to a host (--stage, --stage-env, the package),
-// or from host to host. Reads the bytes from disk for each receiver, at the receiver's speed.
+// Divides files and directories into parts, which the launcher sends to a host (--stage, --stage-env, the package), or
+// one host to another. Reads each part from disk when the receiver can take it.
 #pragma once
 
 #include <cstddef>

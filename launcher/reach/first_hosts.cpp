@@ -183,7 +183,6 @@ int count_of(const AgentLink& link, std::string_view device) {
   return ranks_for(device, gpus, cores);
 }
 
-// Returns the counts in the order of `hosts`.
 Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> hosts) {
   for (Host& host : hosts) host.slots = 1;
   HVD_ASSIGN_OR_RETURN(const Options job, counting_job(options));

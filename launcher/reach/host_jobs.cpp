@@ -64,7 +64,8 @@ HostJobs::HostJobs(const Options& options, const SlotPlan& plan, const HostTable
       grace_(options.settings.end.kill_grace),
       end_signal_(to_lower(options.settings.end.end_signal) == "int" ? SIGINT : SIGTERM) {}
 
-// Limits the grace period: after a cancel, Slurm kills the remaining processes of a step at KillWait.
+// Limits the grace period: after a cancel, Slurm waits for KillWait seconds and then kills the remaining processes of a
+// step.
 void HostJobs::end_before_slurm() {
   if (grace_ <= kShortGrace || !methods_.has_steps()) return;
   const auto seconds = read_kill_wait();

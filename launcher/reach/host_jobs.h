@@ -28,7 +28,7 @@ class ScriptRun;
 
 class HostJobs {
  public:
-  // All arguments outlive this object. `plan`: the beginning of `hosts`.
+  // All arguments outlive this object. `hosts` begins with the hosts of `plan`.
   HostJobs(const Options& options, const SlotPlan& plan, const HostTable& hosts,
            uint32_t generation, const JobIdentity& identity, bool is_elastic = false);
 

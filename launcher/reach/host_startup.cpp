@@ -123,7 +123,6 @@ HostStart HostStartup::start_of(HostRun& host) {
     return host_jobs_.job_of(host, is_local && !join_queue_);
   };
   start.code = host_jobs_.code();
-  // An agent that requests a package gets an error if its job offers none.
   start.package = [this]() -> net::Task<Result<AgentLink::NextPart>> {
     if (host_jobs_.package()) co_return co_await archive_.parts(host_jobs_.package());
     co_return failed_precondition("the agent wants a package that was not offered");

@@ -1,7 +1,7 @@
 // The job's store: a rendezvous server in this process, to which the agents carry the requests of their ranks. If a
-// Python program started this launcher (--store-fd), it receives the secrets over its socket, and then uses the store
-// over this socket (rendezvous/PROTOCOL.md). Owns the server and the socket. JobLaunch owns this object. Lives on the
-// launch's loop.
+// Python program started this launcher (--store-fd), that program receives the secrets over its socket, and then uses
+// the store over the same socket (rendezvous/PROTOCOL.md). Owns the server and the socket. JobLaunch owns this object.
+// Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ class JobStore {
   JobStore(net::asio::any_io_executor executor, const LaunchSettings& settings,
            const HostTable& hosts);
 
-  // Takes ownership of the socket of --store-fd, if the flag is set. Returns an error that names the flag if it is not
-  // a Unix stream socket.
+  // Takes ownership of the socket of --store-fd, if the flag is set. Returns an error that names the flag if the
+  // descriptor is not a Unix stream socket.
   Status take_parent();
   // Call once. `joined`: the server by which hosts have joined; null: starts a server. `results`: the secret of the
   // ranks' results (HostJobs). Calls `on_parent_gone` when the parent process has closed its end or has died.

@@ -165,7 +165,8 @@ constexpr auto kMostTime = std::chrono::seconds(60);
 net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) {
   std::string files;
   for (const std::string& file : package->files) files += cat(" ", shell_quote(file));
-  // If the command succeeds, output of the shell or of gzip is only warnings. The status of a pipe is that of gzip.
+  // If the command succeeds, the shell and gzip have printed only warnings. The exit status of the pipeline is that of
+  // gzip.
   const std::string command = cat("if command -v gzip >/dev/null 2>&1; then { cat", files,
                                   " || kill $$; } | gzip -1; else cat", files, "; fi");
   auto run = ScriptRun::start(executor_, command, {.time = kMostTime, .output = kMostPacked},

@@ -29,7 +29,6 @@ std::string_view stage_of(const HostRun& host) {
   return host.state() <= HostState::kConnecting ? to_string(host.stage()) : "prepare";
 }
 
-// Returns whether the stage is a name lookup or a connection.
 bool is_short(SpawnStage stage) {
   return stage == SpawnStage::kResolve || stage == SpawnStage::kConnect;
 }
@@ -101,7 +100,6 @@ bool is_somebody_else(const std::string& user) {
 
 }  // namespace
 
-// The start of one host's agent.
 struct Preflight::Attempt {
   Attempt(HostStart start, double timeout_seconds)
       : start(std::move(start)), timeout_seconds(timeout_seconds) {}
@@ -141,7 +139,7 @@ struct Preflight::Attempts {
 Preflight::Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote)
     : executor_(std::move(executor)), local_(local), remote_(remote) {}
 
-// The owners of links may end before the loop, so destroy the links here.
+// Unfinished coroutines of the loop may keep the attempts alive longer than the hosts, so destroy the links here.
 Preflight::~Preflight() {
   for (const auto& attempts : running_) {
     for (const auto& attempt : attempts->all) attempt->link.reset();

@@ -67,7 +67,7 @@ def environment():
     }
     for name, theirs in VARIABLES.items():
         if name in kept:
-            # uv allows a name before an address, and pip does not.
+            # uv accepts an index as name=URL, pip only as a URL.
             kept.setdefault(theirs, re.sub(r"(^|\s)[\w.-]+=(?=\w+://)", r"\1", kept[name]))
     # Wheels that are built again then have the same bytes, so hosts need not install them again.
     kept.setdefault("SOURCE_DATE_EPOCH", "315532800")

@@ -23,7 +23,7 @@ class EnvironmentFiles;
 // The files of --stage-env that a launch of the job has resolved, and the hosts for which it has resolved them.
 struct ResolvedEnvironment {
   std::string first_host{};
-  // The request of that host, with the oldest Python and glibc of all hosts.
+  // The request of `first_host`, but with the oldest Python and glibc of all hosts.
   EnvironmentWanted first{};
   // The host with the oldest glibc; empty: all hosts have the same glibc.
   std::string oldest_host{};
@@ -52,7 +52,7 @@ class StagedEnvironment {
   // Call after offer(): the number of wheels, and the bytes of all files.
   size_t packages() const;
   uint64_t bytes() const;
-  // Returns why the file cannot be resolved; may be empty.
+  // Returns why the file cannot be resolved; empty without a failure.
   std::string failure() const;
 
  private:

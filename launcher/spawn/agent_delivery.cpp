@@ -52,7 +52,7 @@ class AgentStream : public Duplex {
 // One run of the remote command.
 struct Attempt {
   std::string who;  // the process that ended, for the error about a stream that ends too early
-  std::string try_command;  // a command that tests the process
+  std::string try_command;  // a command with which the user can test the shell
   std::unique_ptr<Duplex> stream;
   std::string mark;
   std::string text;  // text that was read but not used

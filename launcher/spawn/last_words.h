@@ -11,7 +11,7 @@ namespace hvd::launcher {
 
 class LastWords {
  public:
-  // Receives each complete line once, in order. Returns false to remove the line from the output.
+  // Receives each complete line once, in order. Returns false to drop the line.
   using Filter = std::function<bool(std::string_view line)>;
 
   explicit LastWords(Filter filter = {}) : filter_(std::move(filter)) {}

@@ -15,8 +15,8 @@ namespace hvd::launcher {
 // error is one sentence about the name.
 net::Task<Result<std::vector<net::asio::ip::address>>> look_up(std::string name);
 
-// Returns the IPv4 address that other programs read in a numeric name: 0.0.0.28 for "28". look_up() treats "28" as a
-// name. Empty for other names and for addresses.
+// Returns the IPv4 address as which other programs interpret a numeric name: 0.0.0.28 for "28". look_up() treats "28"
+// as a name. Empty for other names and for addresses.
 std::string address_of_number(const std::string& name);
 
 // Returns true for localhost, loopback addresses, this machine's name, and names and addresses of

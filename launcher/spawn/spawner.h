@@ -48,7 +48,7 @@ class RemoteShell {
   virtual ~RemoteShell() = default;
   // Runs a command and returns its stream, which may outlive this object.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) = 0;
-  // Returns the name of the remote process that ends if a command's stream ends without output.
+  // Returns the process that an error names if a command's stream ends without output.
   virtual std::string who_ended() const { return "the login shell"; }
   // Returns a command with which the user can test the shell, or an empty text.
   virtual std::string try_command() const { return {}; }
@@ -59,7 +59,7 @@ enum class SpawnStage {
   kConfigure,
   kResolve,
   kConnect,
-  kRetry,  // waits before the next try, after a close before the key exchange
+  kRetry,  // waits before the next try, because sshd has closed the connection before the key exchange
   kAuthenticate,
   kSendAgent,
   kStartAgent,
@@ -83,7 +83,7 @@ struct SpawnTarget {
   bool may_ask = true;        // whether the target's `command` may ask the user for a password
   bool may_share = true;      // whether ssh may use another ssh's connection (ControlPath)
   std::string command;        // starts a shell on the host, for CommandSpawner; empty: ssh
-  bool may_be_local = true;   // whether a name of this machine may get an agent as a child process
+  bool may_be_local = true;   // whether the agent may be a child process if `host` is this machine
   // `command` starts a step of Slurm: the launcher made it, and messages do not show it.
   bool is_step = false;
 };

@@ -44,9 +44,9 @@ bool has_any(const std::vector<int>& cpus, const Core& core) {
                              [&](int cpu) { return std::ranges::binary_search(cpus, cpu); });
 }
 
-// Ranks share the objects evenly, in their order: neighbouring ranks are near each other, and near the GPUs with their
-// numbers. `each`: the number of ranks of an object, or 0. `has_several`: a rank gets several objects where there are
-// more of them than ranks.
+// Distributes the ranks over the objects, both in ascending order: neighbouring ranks are then near each other, and
+// near the GPUs with their numbers. `each`: the number of ranks per object; 0: as even as possible. `has_several`: if
+// there are more objects than ranks, a rank may get several.
 Places spread(const PlaceMaker& maker, const std::vector<int>& objects, int Core::*number,
               size_t ranks, size_t each, bool has_several = false) {
   Places places;
@@ -61,7 +61,7 @@ Places spread(const PlaceMaker& maker, const std::vector<int>& objects, int Core
   return places;
 }
 
-// A GPU whose place is unknown, as in most virtual machines, is near to all CPUs: its rank is not bound.
+// In most virtual machines, the place of a GPU is unknown. Such a GPU is near all CPUs, so its rank is not bound.
 Places near_gpus(const PlaceMaker& maker, const HostTopology& topology, size_t ranks) {
   Places places;
   const bool is_divided = numbers_of(topology, &Core::node).size() > 1;
@@ -79,7 +79,8 @@ Places near_gpus(const PlaceMaker& maker, const HostTopology& topology, size_t r
 
 using Group = std::vector<const Core*>;
 
-// Returns groups of free cores, each of one kind, fast kinds first, and each of one node unless `may_cross`.
+// Returns the free cores in groups, fast kinds first. The cores of a group have the same kind and, unless `may_cross`,
+// the same node.
 std::vector<Group> groups_of(const HostTopology& topology, const std::set<int>& taken,
                              bool may_cross) {
   std::map<std::pair<int, int>, Group> groups;

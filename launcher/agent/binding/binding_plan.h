@@ -15,10 +15,11 @@ struct RankCpus {
   std::vector<int> cpus{};  // ascending; empty: the rank is not bound
   int node =
       -1;  // the NUMA node of all its CPUs, where its memory is preferred; -1: several, or not bound
-  int gpu = -1;  // the number of its GPU among the host's visible ones; -1: not bound by a GPU
+  int gpu =
+      -1;  // the number of its GPU among the host's visible ones; -1: not bound to a GPU's CPUs
 };
 
-// Cores and ranks that a plan of cores leaves to others.
+// Cores and ranks that plan_binding() must skip.
 struct Excluded {
   std::set<int> cores{};     // the first CPUs of cores that are reserved
   std::set<size_t> ranks{};  // local ranks that another agent starts; they get no place
@@ -29,7 +30,7 @@ Result<std::vector<RankCpus>> plan_binding(const BindingChoice& choice,
                                            const HostTopology& topology, size_t ranks,
                                            const Excluded& excluded = {});
 
-// Returns the cores of which the place has a CPU.
+// Returns the cores that have at least one CPU in the place.
 std::vector<const Core*> cores_of(const RankCpus& place, const HostTopology& topology);
 
 // Returns the number of cores of each rank, at least 1: ranks with a common core share it equally, and all ranks share

@@ -37,7 +37,7 @@ constexpr std::array<std::string_view, 5> kDividers = {
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"};
 constexpr size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
 
-// Words behind a script or a module belong to that program.
+// Returns whether the command starts one of kDividers. Words after a script or a module are that program's arguments.
 bool starts_divider(const std::vector<std::string>& command) {
   for (size_t i = 0; i < command.size(); ++i) {
     const std::string& word = command[i];
@@ -149,7 +149,7 @@ bool may_prefer_nodes(const HostTopology& topology, Environment& facts) {
     if (core.node >= 0) nodes.insert(core.node);
   }
   if (nodes.size() < 2) return false;
-  // The policy of the user, such as numactl's, stays.
+  // Keep a memory policy that the user has set, for example by numactl.
   int mode = MPOL_DEFAULT;
   if (::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) == 0 && mode != MPOL_DEFAULT)
     return false;
@@ -199,13 +199,14 @@ Result<std::vector<RankCpus>> reserve_cores(const BindingChoice& choice,
       continue;
     }
     if (excluded.cores.empty() || ++tries == kTries) return places;
-    // Another job may be choosing its cores, or ending. Two jobs that choose at once wait for different times.
+    // Another job may be choosing its cores now, or ending. The wait depends on the pid, so that two jobs do not retry
+    // together.
     excluded.cores.clear();
     std::this_thread::sleep_for(std::chrono::milliseconds(20 + ::getpid() % 30));
   }
 }
 
-// Binds the ranks. Replaces `report` by one line for each rank.
+// Sets the CPUs of each rank in `share`, and the rank's line in `report`.
 Status bind_ranks(const BindingChoice& choice, const LocalRanks& ranks,
                   const Environment& environment, const Environment& own, HostShare& share,
                   std::vector<std::string>& report) {
@@ -289,7 +290,8 @@ std::vector<Gpu> listed_gpus(const std::vector<Gpu>& gpus, const Environment& en
 }
 
 bool reserve_core(int cpu, std::vector<UniqueFd>& locks) {
-  // Not a file: a job of Slurm or a container may have a /dev/shm and a /tmp of its own, and nothing remains.
+  // Use an abstract socket, not a file: a Slurm job or a container may have its own /dev/shm and /tmp, and a socket
+  // leaves no file behind.
   UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un name =

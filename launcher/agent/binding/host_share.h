@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 struct RankShare {
   Environment environment{};          // variables in addition to those of all ranks
-  std::vector<unsigned long> cpus{};  // bits of its CPUs; empty: those of the agent
+  std::vector<unsigned long> cpus{};  // bit mask of its CPUs; empty: those of the agent
   std::vector<unsigned long>
       nodes{};  // bit of the NUMA node where memory is preferred; empty: the kernel's choice
 };
@@ -25,10 +25,12 @@ struct HostShare {
   std::vector<RankShare> ranks{};  // in the order of HostJob::ranks
   uint32_t threads = 0;            // OMP_NUM_THREADS where no rank is bound; 0: not set
   Environment facts{};  // facts about this host for the launcher, by the keys of host_job.h
-  std::vector<std::vector<UniqueFd>> locks{};  // by rank: open while only the rank uses its cores
+  std::vector<std::vector<UniqueFd>>
+      locks{};  // by rank: the sockets of reserve_core() for its cores
 };
 
-// `environment`: the variables of the ranks; `own`: those of the agent. The job's variables hold the flags.
+// `environment`: the variables of the ranks; `own`: those of the agent. The variables of `job` contain --bind-to and
+// the related flags.
 HostShare share_host(const HostJob& job, const Environment& environment, const Environment& own);
 
 // Sets the number of threads of each rank that is not bound to its part of the cores, at least 1. Does nothing if the

@@ -1,5 +1,5 @@
 // The cores and GPUs of this host, as hwloc finds them in /sys: only CPUs that the agent may use, because its affinity
-// mask and its cgroup also limit the ranks. Values; hwloc's own types stay in the .cpp file.
+// mask and its cgroup also limit the ranks. Only the .cpp file includes hwloc.
 #pragma once
 
 #include <string>

@@ -20,7 +20,6 @@ constexpr time_t kLeastAge = 60;  // the creator of a younger folder may not hav
 constexpr time_t kUnusedAge = 30 * 24 * 3600;
 constexpr std::string_view kAgent = "horovod-agent-";
 
-// Returns whether the file belongs to this user and was last changed at least `age` seconds ago.
 bool is_own_and_old(const struct stat& about, time_t age) {
   return about.st_uid == ::geteuid() && ::time(nullptr) - about.st_mtime >= age;
 }

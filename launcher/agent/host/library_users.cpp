@@ -19,7 +19,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Maximum number of processes per scan. The oldest processes are scanned.
+// Maximum number of processes per scan, which examines the oldest.
 constexpr ptrdiff_t kMaxLookedAt = 64;
 constexpr size_t kMaxFile = 4 << 20;  // maximum size of a /proc file
 constexpr size_t kMaxValue = 400;     // maximum size of a value in a VariableChange
@@ -58,12 +58,11 @@ std::optional<Environment> variables_of(pid_t process) {
   return variables;
 }
 
-// Finds the programs of this process's children.
 class ProgramFinder {
  public:
   using Program = LibraryUsers::Program;
 
-  // Takes parents before their children.
+  // The caller adds parents before their children.
   void add(const ProcessEntry& process, uint8_t library,
            const std::optional<Environment>& variables) {
     const auto parent = child_of_.find(process.parent);
@@ -108,7 +107,7 @@ LibraryUsers::User LibraryUsers::read_again(const User& before, pid_t process) {
   const bool is_due = now - before.seen < kYoung || now - before.read >= kReadAgain;
   if ((before.library != 0 && before.library != kMpi) || !is_due) return before;
   User user{before.seen, now, library_of(process), before.variables};
-  // The process may have executed its program since.
+  // The process may have executed another program since the last scan.
   if (!user.variables || user.library != before.library) user.variables = variables_of(process);
   return user;
 }

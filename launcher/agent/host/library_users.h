@@ -24,7 +24,7 @@ class LibraryUsers {
   static constexpr size_t kLibraries = 3;
   static constexpr uint8_t kTorch = 2;
   // The program of a child of this process: the first process with a library, among the child and its descendants.
-  // Without one, the last process, if each process above it has only one child.
+  // Without a library: the last process of the chain, if each process of the chain has at most one child.
   struct Program {
     pid_t pid = 0;  // -1: several processes can be the program
     uint8_t library = 0;

@@ -17,8 +17,8 @@ namespace hvd::launcher {
 
 class ProcessActivity {
  public:
-  // Describes a process and its descendants since the last call, or since their start: "running (python3 train.py), 98
-  // % of a core". Empty if all of them have ended. `all`: the processes of the job on this host.
+  // Describes the activity of a process and its descendants since the last call, or since their start: "running
+  // (python3 train.py), 98 % of a core". Empty if all of them have ended. `all`: the processes of the job on this host.
   std::string describe(pid_t pid, const std::vector<ProcessEntry>& all);
 
  private:

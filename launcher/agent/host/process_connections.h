@@ -13,8 +13,8 @@
 
 namespace hvd::launcher {
 
-// Adds the inodes of the sockets among the first `most` descriptors of the process. Returns false if the descriptors
-// are hidden, or if the process has more.
+// Adds the inodes of the process's sockets, from its first `most` descriptors. Returns false if the descriptors are
+// hidden, or if the process has more.
 bool add_sockets(pid_t process, size_t most, std::set<uint64_t>& inodes);
 
 // The local and the remote end of a connection, in the kernel's notation: "0100007F:1F90".

@@ -27,8 +27,8 @@ Mention look_in_sources(const PythonProgram& program, const std::string& folder,
 // Pure.
 std::vector<std::string> imports_of(std::string_view statement);
 
-// Returns whether the command is Python with a script or -m MODULE, and no source contains a word about ranks. False
-// for other commands, and if a source is unknown.
+// Returns whether the command is Python with a script or -m MODULE, and no source contains a word about ranks. Returns
+// false for other commands, and if the result is kUnknown.
 bool has_no_word_of_ranks(const std::vector<std::string>& command, const std::string& folder);
 
 // Returns whether a source contains a word about ranks (rank, world_size, horovod, mpi4py, ...). Pure.

@@ -38,7 +38,7 @@ bool is_symbolic_link(const std::string& path) {
   return ::lstat(path.c_str(), &about) == 0 && S_ISLNK(about.st_mode);
 }
 
-// Adds a folder. In a shared folder such as /tmp, each user's files are in a folder of that user.
+// Adds the folder, or this user's own folder in a shared folder such as /tmp.
 void add_folder(std::vector<std::string>& folders, std::string_view folder) {
   if (!folder.starts_with('/')) return;
   const std::string path(folder);

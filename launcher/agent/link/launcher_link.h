@@ -26,8 +26,9 @@ class LauncherLink {
   Status open();
   // Call when the ranks run: after the call, the link survives the loss of its connection. An agent that connects by
   // itself retries for the lease time. Another agent waits for OpenSession::wait_seconds, at most the lease time.
-  // `lease_seconds` 0: no lease. `silence_seconds`: shortest_silence(). If the launcher is silent for a part of it, an
-  // agent that connects by itself opens another connection in parallel.
+  // `lease_seconds` 0: no lease. `silence_seconds`: shortest_silence(). After a part of this time
+  // (replace_link_after()) without a byte from the launcher, an agent that connects by itself opens another connection
+  // in parallel.
   void survive(double lease_seconds, double silence_seconds);
   // Call when the launcher is about to stop: its silence is then ignored until it sends bytes again.
   void expect_silence();
@@ -41,9 +42,9 @@ class LauncherLink {
   void send(ByteView bytes);
   // Writes as much as the connection accepts now.
   void flush();
-  // Returns whether the launcher has acknowledged everything. End of file proves nothing, because a program that
-  // carries the connection closes it when the connection breaks. If the link cannot resume, returns whether the last
-  // byte was written.
+  // Returns whether the launcher has acknowledged everything. End of file proves nothing: a program such as ssh, which
+  // carries the connection, also closes its pipe when the network breaks. If the link cannot resume, returns whether
+  // the last byte was written.
   bool is_delivered() const;
 
   // Returns whether another connection has replaced the first one.
@@ -63,7 +64,7 @@ class LauncherLink {
   int input() const { return connection_.input.get(); }
 
  private:
-  // A connection that the launcher has not yet accepted.
+  // A connection on which this end has offered to resume, until the launcher answers.
   struct Offered {
     Link connection;
     Nonce challenge{};

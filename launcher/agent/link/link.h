@@ -22,7 +22,7 @@ namespace hvd::launcher {
 // horovod-agent-tls implements it (tls_program); horovod-agent, which the launcher copies to hosts,
 // has no_tls_program instead.
 
-// Each function has the contract of net::TlsSession's.
+// Each function has the contract of the function of the same name in net::TlsSession.
 class Cipher {
  public:
   virtual ~Cipher() = default;

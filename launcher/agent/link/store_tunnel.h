@@ -64,7 +64,7 @@ class StoreTunnel {
   net::EventLoop& loop_;
   Outbox& outbox_;
   UniqueFd listener_, loopback_;
-  // Random, because an abstract socket has no file whose permissions could protect it.
+  // Random, so that no other user can bind the name first.
   const std::string name_ = cat("horovod-store-", random_hex(16));
   uint16_t loopback_port_ = 0;
   uint32_t credit_ = 0;

@@ -33,8 +33,7 @@ class EnvironmentCopy {
   Status keep();
   bool has_parts() const { return folder_.has_parts(); }
   void remove_parts() { folder_.remove_parts(); }
-  // Puts the environment before all other environments of the ranks: in their variables and, if the command names a
-  // Python, in place of that Python.
+  // Activates the environment for the ranks: sets VIRTUAL_ENV and PATH, and replaces a Python that the command names.
   void enter(Environment& environment, std::vector<std::string>& command) const;
 
  private:

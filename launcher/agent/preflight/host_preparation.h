@@ -39,7 +39,7 @@ class HostPreparation {
   // where this host may serve the environment.
   HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send,
                   std::function<EnvironmentTransfer::Network()> network);
-  // Begins the preparation. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
+  // `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
   // Returns whether a part of the package is expected; take() then handles the part.

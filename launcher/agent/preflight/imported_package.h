@@ -29,7 +29,8 @@ ImportedPackage find_imported_package(const std::string& interpreter,
 Mention mentions_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                          const std::string& working_directory, const Environment& environment);
 
-// Returns whether a source of the program imports horovod by a statement without indentation: others may never run.
+// Returns whether a source of the program imports horovod by a statement without indentation. Indented statements may
+// never run.
 Mention imports_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                         const std::string& working_directory, const Environment& environment);
 

@@ -36,7 +36,7 @@ bool KeptFolder::find(const std::string& name, const std::vector<std::string>& f
     // Lock after the check: a lock during the check would make a damaged folder look used. Some file systems have no
     // locks.
     UniqueFd lock = lock_folder(path);
-    // The folder is not safe, or another agent is removing it.
+    // Skip a folder that another agent is removing, or that another user can change.
     if ((!lock && errno == EWOULDBLOCK) || !safe_folder(path).ok()) continue;
     path_ = path;
     use(std::move(lock));

@@ -36,7 +36,6 @@ class KeptFolder {
   uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
   // Returns whether parts of an expected folder are missing.
   bool is_incomplete() const { return parts_ && !parts_->is_whole(); }
-  // Returns the folder of the parts.
   const std::string& parts() const { return parts_->directory(); }
   // Returns the path that the folder has, or will have.
   const std::string& path() const { return path_; }

@@ -19,7 +19,7 @@ class ReachabilityTest {
   explicit ReachabilityTest(net::EventLoop& loop) : loop_(loop) {}
   ~ReachabilityTest() { end(); }
 
-  // Begins the test. Calls `done` once, from begin() or on the loop.
+  // Calls `done` once, from begin() or on the loop.
   void begin(const MasterCandidates& candidates, std::function<void(ReachabilityTested)> done);
   Deadline deadline() const { return done_ ? deadline_ : Deadline::never(); }
   void on_deadline() { conclude(); }

@@ -78,7 +78,7 @@ void Executions::read(Execution& execution) {
   settle(execution);
 }
 
-// Returns false if no more bytes are available now.
+// Returns whether more bytes may be available now.
 bool Executions::read_some(Execution& execution, size_t stream) {
   UniqueFd& pipe = execution.process.output[stream];
   std::array<char, 16 << 10> buffer;

@@ -23,8 +23,8 @@ class Executions {
   Executions(net::EventLoop& loop, Send send) : loop_(loop), send_(std::move(send)) {}
   ~Executions();
 
-  // Starts a command. `like`: the rank's own command, which gives the new command all properties except the arguments,
-  // the input and MPI's variables.
+  // `like`: the rank's own command, which gives the new command all properties except the arguments, the input and
+  // MPI's variables.
   void start(const Run& order, const RankCommand& like);
   void on_taken(const OutputCredit& taken);
   // Sends SIGTERM to the command's process group, and SIGKILL after the grace period.

@@ -45,7 +45,7 @@ class GpuMeter {
   net::EventLoop& loop_;
   const std::function<void()> taken_;
   std::unique_ptr<HelperCommand> asked_,
-      ended_;  // the last query after its end: take() runs in its callback
+      ended_;                            // an ended query, kept because take() runs in its callback
   const GpuProgram* program_ = nullptr;  // the program of the last query
   Deadline limit_ = Deadline::never();
   Deadline next_ = Deadline::after_seconds(0);  // when the next query is allowed

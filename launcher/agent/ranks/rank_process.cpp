@@ -183,7 +183,7 @@ std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> comman
     if (!started[i].ok()) has_failed = true;
   });
   report->write.reset();
-  // The other end is closed when the child executes its program.
+  // The last copy of the other end is closed when all children have executed their programs or ended.
   Complaint complaint{};
   for (;;) {
     const ssize_t size = ::read(report->read.get(), &complaint, sizeof complaint);

@@ -261,7 +261,7 @@ Status Ranks::give_input(int number, std::string_view bytes) {
   if (rank.input)
     feed(rank);
   else if (is_started_)
-    stop_feeding(rank);  // otherwise the rank has not started yet
+    stop_feeding(rank);  // else the rank has not started: keep its input
   return {};
 }
 
@@ -280,8 +280,8 @@ void Ranks::feed(Rank& rank) {
     loop_.change(rank.input.get(), EPOLL_EVENTS{});
 }
 
-// Ends a rank's input, because no process reads it, or all bytes are in the pipe. Later input is acknowledged to the
-// launcher as read.
+// Closes a rank's input: no process reads it, or it has ended and all bytes are in the pipe. Later input is
+// acknowledged to the launcher as read.
 void Ranks::stop_feeding(Rank& rank) {
   if (rank.input) loop_.unwatch(rank.input.get());
   rank.input.reset();

@@ -65,7 +65,7 @@ class Ranks {
   // Returns true if no rank runs, also before the start.
   bool have_ended() const { return running_ == 0 && !is_starting(); }
 
-  // A snapshot of a running rank. `command` is valid as long as the Ranks.
+  // A snapshot of a running rank. `command` is valid while the Ranks object exists.
   struct Snapshot {
     int rank = 0;
     pid_t pid = -1;  // the rank's first process
@@ -78,7 +78,8 @@ class Ranks {
   std::vector<Snapshot> snapshots(InspectDetail detail);
   HostSample sample(SampleGroups groups, const GpuUse& gpus);
   // Compares the variables of the ranks' programs with the launcher's, for samples and ends of ranks. Returns whether a
-  // program with PyTorch and other variables is alone. `programs`: by the rank's first process.
+  // program that has loaded PyTorch has changed variables and no connection to another process. `programs`: by the
+  // rank's first process.
   bool compare(const std::map<pid_t, LibraryUsers::Program>& programs);
   // Writes the longest wait of all ranks in a step into the ranks' pages. Each rank computes its lateness from it.
   void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }

@@ -49,7 +49,7 @@ class SideBySide::Threads : public std::enable_shared_from_this<Threads> {
   }
 
  private:
-  // Starts a thread. If no more threads can start, the existing threads run all steps.
+  // If no more threads can start, the existing threads run all steps.
   bool start_one() {
     pthread_attr_t attributes;
     pthread_t thread;

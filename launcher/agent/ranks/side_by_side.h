@@ -11,9 +11,9 @@ namespace hvd::launcher {
 class SideBySide {
  public:
   SideBySide();
-  // Calls `step` with each number from 0 to count - 1. Blocks until all calls are done. The caller alone runs a small
-  // count. The other threads, at most three, serve all calls of run() and never end, because the end of a thread would
-  // also end the processes that it started (PR_SET_PDEATHSIG).
+  // Calls `step` with each number from 0 to count - 1. Blocks until all calls are done. If the count is small, the
+  // caller's thread makes all calls. The other threads, at most three, serve all calls of run() and never end, because
+  // the end of a thread would also end the processes that it started (PR_SET_PDEATHSIG).
   void run(size_t count, std::function<void(size_t)> step);
 
  private:

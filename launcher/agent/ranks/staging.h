@@ -1,6 +1,6 @@
 // Files that the launcher sends to this host, such as the copy of the user's code (--stage), in a private directory
-// that is removed with the job. The agent's main() chooses the directory's name before the fork, so that the guardian
-// can also remove the directory.
+// that is removed when the job ends. The agent's main() chooses the directory's name before the fork, so that the
+// guardian can also remove the directory.
 #pragma once
 
 #include <ctime>
@@ -22,7 +22,7 @@ void remove_staging(const std::string& directory);
 // system's clock; or an empty text. Ignores Python's __pycache__ folders.
 std::string describe_written_files(const std::string& directory, const timespec& since);
 
-// Advice in a Staging's errors: this variable of the host chooses the directory.
+// The default advice in errors: TMPDIR of the host chooses the directory.
 inline constexpr const char* kChooseByTmpdir =
     "set TMPDIR to a directory with free space in the start-up files of that host's shell";
 

@@ -353,7 +353,6 @@ void Inspections::describe(const Inquiry& inquiry, Sample& sample) {
   if (!wait.empty()) sample.lines += wait + "\n";
 }
 
-// Returns the answer to a kPlaces question.
 std::vector<RankPlace> Inspections::places(const Inquiry& inquiry) {
   std::vector<RankPlace> places;
   for (size_t index = 0; index < inquiry.ranks.size(); ++index) {

@@ -1,7 +1,7 @@
-// Answers the launcher's questions where the ranks are, from the kernel's state of their processes and from Python
-// stacks. The ranks provide their stacks, or py-spy reads them. py-spy stops a process only for native stacks. Waits on
-// the agent's thread only briefly, for stacks that ranks provide. The agent owns this object. Lives on the agent's
-// loop.
+// Answers the launcher's questions about the places of the ranks, from the kernel state of their processes and from
+// Python stacks. The ranks provide their stacks, or py-spy reads them. py-spy stops a process only for native stacks.
+// Waits on the agent's thread only briefly, for stacks that ranks provide. The agent owns this object. Lives on the
+// agent's loop.
 #pragma once
 
 #include <sys/types.h>

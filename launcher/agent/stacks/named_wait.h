@@ -38,9 +38,11 @@ bool is_io(std::string_view call);
 // Returns the innermost frame if its source line shows more than the stack: mpi4py and the waits of PyTorch have no
 // Python frames. Otherwise null.
 const PythonFrame* source_to_read(const WaitSigns& signs);
-// Returns whether the rank waits for other ranks: without a process group, it may wait for its own computation.
+// Returns whether the rank waits for other ranks. A wait for the GPU or for JAX counts only if the rank communicates by
+// NCCL or by JAX's gRPC; otherwise it may be the rank's own computation.
 bool is_for_ranks(const NamedWait& wait, const WaitSigns& signs);
-// Returns whether a rank without a stack, in a process group, waits for a thread, as in a collective.
+// Returns whether a rank without a readable stack may be in a collective: it has a process group or has loaded MPI, and
+// its main thread waits in a futex.
 bool may_be_for_ranks(const WaitSigns& signs);
 NamedWait named_wait(const WaitSigns& signs);
 // Returns "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.

@@ -1,5 +1,5 @@
-// One authenticated connection to a host by libssh, driven by the loop: a wait suspends only its
-// coroutine. Commands are channels of the connection. A build without libssh has the same interface
+// One authenticated connection to a host by libssh, driven by the loop: a wait suspends only its coroutine. Each
+// command runs in its own channel of this connection. A build without libssh has the same interface
 // (without_libssh.cpp).
 #pragma once
 

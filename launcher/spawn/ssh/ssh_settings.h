@@ -62,13 +62,13 @@ std::string end_of_validity(std::string_view output);
 // form.
 bool is_canonical_name(std::string_view host);
 
-// Expands ~, ${VARIABLE} and the tokens of a path. Returns nothing if the path has an unknown
-// token.
+// The values for ~ and for the tokens of a path, such as %h.
 struct SshTokens {
   std::string home, local_user, remote_user, remote_host, original_host;
   int port = 22;
   int uid = 0;
 };
+// Expands ~, ${VARIABLE} and tokens; returns nothing if the path has an unknown token.
 std::optional<std::string> expand_ssh_path(
     std::string_view path, const SshTokens& tokens,
     const std::function<std::string(std::string_view)>& variable);

@@ -23,7 +23,7 @@ void expand(std::vector<std::string>& paths, SshLogin& login) {
   }
 }
 
-// Returns the socket of the ssh agent, "none", or an empty text for SSH_AUTH_SOCK.
+// Returns the socket of the ssh agent, or "none"; empty: libssh reads SSH_AUTH_SOCK.
 std::string agent_socket(const std::string& written, SshLogin& login) {
   const auto variable = [](const std::string& name) {
     return environment_variable(name).value_or("");
@@ -100,8 +100,8 @@ Result<std::shared_ptr<const AgentFile>> SshSpawner::agent_file(const std::strin
   return file;
 }
 
-// After libssh was refused, for each user and set of keys, the login at the first host tests whether the system's ssh
-// can log in. Other hosts wait for the result, since a server counts the refused logins of the launcher's address.
+// A host that has refused libssh may accept the system's ssh. For each user and set of keys, the first refused login
+// tests this. The other hosts wait for the result, since servers count refused logins by client address.
 struct SshSpawner::Refusal {
   explicit Refusal(const net::asio::any_io_executor& executor)
       : turns(std::make_shared<net::Turns>(executor)) {}
