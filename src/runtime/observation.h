@@ -22,12 +22,13 @@ class Observation {
   Observation(const Identity& identity, const WorkerSettings& settings, bool on_roots_machine,
               RuntimeCore* core, PluginHost* host, Progress* progress);
 
-  // Starts the timeline of the settings, after all ranks have connected. A failure logs a warning; the job continues.
+  // Starts the timeline that the settings name. Call it after all ranks have connected. A failure logs a warning; the
+  // job continues.
   void begin();
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
   Result<std::string> metrics(hvd_metrics_scope scope);
-  // Sends the recorded events to the root while the links exist.
+  // Stops the job's timeline, if it runs, while the links can still carry the events of all ranks.
   void before_leave();
   // Waits until the timeline's file is complete. The caller holds the progress lock; the runtime core must have ended.
   void close() { timeline_.close(); }

@@ -48,7 +48,7 @@ struct RuntimeOptions {
   std::map<std::string, void*> published;
   // Memory that this process shares with the ranks of its host; may be nullptr.
   collectives::SharedHeap* heap = nullptr;
-  // The rank's counters, all zero, which outlive the runtime. If nullptr, the runtime owns the counters.
+  // The rank's counters, initially zero. They outlive the runtime. If nullptr, the runtime owns the counters.
   RankCounters* counters = nullptr;
   // The number of earlier starts of these ranks, which makes the keys of each start unique.
   uint32_t epoch = 0;
@@ -102,9 +102,10 @@ class Runtime {
   Status destroy_group(int32_t id);
   Status submit_group_call(const hvd_group_call& call, hvd_handle* handle);
   Status poll(hvd_handle handle, bool* done);
-  // Waits for the work. Returns nullopt if the work is not complete by the deadline.
+  // Blocks until the work is complete. Returns nullopt after the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
-  // Waits for the work. Returns nullopt if the work is neither complete nor on a stream by the deadline.
+  // Blocks until the work is complete, or is on its device's stream and `stream` waits for it. Returns nullopt after
+  // the deadline. `ends_process`: if the work then fails, the process ends.
   std::optional<Status> wait_on_stream(hvd_handle handle, void* stream, bool ends_process,
                                        Deadline deadline);
   Status output(hvd_handle handle, uint32_t index, hvd_output* output);
@@ -173,7 +174,7 @@ class Runtime {
   std::unique_ptr<RuntimeCore> core_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
-  Deadline meet_by_ = Deadline::never();  // when all ranks must be connected; set by open()
+  Deadline meet_by_ = Deadline::never();  // time limit for all ranks to connect; set by open()
   Mutex groups_mutex_;
   std::map<int32_t, std::shared_ptr<const GroupMembers>> groups_ HVD_GUARDED_BY(groups_mutex_);
   const bool is_elastic_;

@@ -28,7 +28,7 @@ constexpr int kNearTheBest = 500;
 // The largest distance of candidates near the best point, on each axis.
 constexpr double kReach = 0.2;
 
-// Returns the i-th number of van der Corput's sequence, whose first numbers are already well spread.
+// Returns an element of the van der Corput sequence: the first n elements are evenly spread for any n.
 double spread(int index, int base) {
   double value = 0;
   double share = 1.0 / base;
@@ -147,7 +147,7 @@ const Autotuner::Sample& Autotuner::best() const {
 }
 
 Autotuner::Point Autotuner::next_point() {
-  // The first points are far apart; the initial parameters are one of these points.
+  // The first points are far apart; the initial parameters are the first of them.
   const auto tried = static_cast<int>(points_.size());
   if (tried <= static_cast<int>(axes_.size()) + 2) {
     Point point;
@@ -197,7 +197,7 @@ Autotuner::Point Autotuner::near(const Point& center, double reach) {
   return point;
 }
 
-// Returns a number from 0 to 1 by Marsaglia's xorshift, which gives the same sequence on every machine.
+// Returns a number in [0, 1) by Marsaglia's xorshift, which gives the same sequence on every machine.
 double Autotuner::uniform() {
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;

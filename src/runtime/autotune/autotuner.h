@@ -1,7 +1,7 @@
 // Searches for good parameters: takes the score of the current parameters and returns the next parameters to try.
 // Parameters are points of a unit cube with one axis for each free parameter, chosen by expected improvement under a
-// Gaussian process. If `hierarchical` is free, the last step compares hierarchical and flat allreduce. TuningService
-// owns the Autotuner. Pure: equal scores give equal choices.
+// Gaussian process. If `hierarchical` is free, the last trial runs the best parameters with the other value of
+// `hierarchical`. TuningService owns the Autotuner. Pure: equal scores give equal choices.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class GaussianProcess {
   double mean_ = 0;
   double spread_ = 1;
   double length_ = 1;
-  // Cholesky factor of the covariance: lower triangle of n by n, by columns.
+  // Cholesky factor of the covariance: the lower triangle of an n by n matrix, in column-major order.
   std::vector<double> factor_;
   std::vector<double> weights_;  // covariance^-1 * values
 };

@@ -44,8 +44,8 @@ bool StepMeter::step_begins(const std::vector<PlanItem>& items) {
   bool begins = false;
   for (const PlanItem& item : items) {
     if (mark_.empty() && mark_id_ == 0) {
-      // The mark is the first name that repeats, so a name used once, for example at the start, is no
-      // mark. A cached name has occurred before.
+      // The mark is the first name that repeats: a name used once, for example at the start, does not mark steps. A
+      // cached name has occurred before.
       if (item.full && seen_.insert(item.name).second) continue;
       mark_ = item.name;
       mark_id_ = item.id;

@@ -29,8 +29,8 @@ class StepMeter {
  public:
   explicit StepMeter(const StepMeterOptions& options) : options_(options) {}
 
-  // Call this before making a plan of these items, with their bytes. Returns a score if a step of this plan completes
-  // the last sample. The step that now begins is then not measured, since its start precedes the new parameters.
+  // Call this before making a plan of these items. `bytes`: their total size. Returns a score if a step that begins in
+  // this plan ends the last sample. This step is not measured, since it begins before the new parameters apply.
   std::optional<double> add(const std::vector<PlanItem>& items, uint64_t bytes,
                             Clock::time_point now);
   // Records the cache id that a plan gave to the mark.
@@ -66,7 +66,7 @@ std::optional<TuningOptions> tuning_options(const WorkerSettings& settings, int3
                                             int32_t most_ranks);
 // Returns the initial parameters of the runtime core, from the settings.
 TunedParameters parameters_of(const WorkerSettings& settings);
-// `reproducible`: use only algorithms that add in the order of the hosts, for any batch and any element.
+// `reproducible`: use only algorithms that add the values of every element in the same order of hosts.
 hvd_tuning tuning_of(const TunedParameters& parameters, bool reproducible);
 std::chrono::microseconds window_of(const TunedParameters& parameters);
 

@@ -53,7 +53,7 @@ class ElasticProcess {
   // collective. One call at a time.
   Result<Joined> join(const WorkerSettings& settings, rendezvous::PlaceRequestFrom from);
 
-  // Returns the generation of the last join(); -1 before the first call.
+  // Returns the last generation in which this process got a final place; -1 before the first.
   int32_t generation() const;
   // Records that all ranks of the last join()'s generation have connected.
   void has_met();
@@ -69,7 +69,7 @@ class ElasticProcess {
   void raise_in_run() { note_run(rendezvous::kRaisedInRun); }
   // Returns the pending rendezvous::HostUpdates for the next generation.
   int32_t host_updates() const;
-  // Returns the seconds until the agent ends this process, if the launcher has announced its end.
+  // Returns the seconds until the agent ends this process; nullopt if the launcher has not announced this.
   std::optional<double> leave_seconds() const;
   // Returns the reason why a member of the generation is lost, or ok.
   Status loss(int32_t generation) const;
@@ -93,7 +93,7 @@ class ElasticProcess {
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
   int32_t met_ HVD_GUARDED_BY(mutex_) = -1;      // the last generation whose ranks have connected
   int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // commits since the ranks of met_ have connected
-  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation of the last join()
+  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // see generation()
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
   std::weak_ptr<Interruption> start_
       HVD_GUARDED_BY(mutex_);  // interrupts the start of generation current_

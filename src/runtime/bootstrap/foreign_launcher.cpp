@@ -89,14 +89,14 @@ class Opened {
     return {};
   }
 
-  // Waits for all ranks of the job.
+  // Blocks until all ranks of the job have called fence(), or until the deadline.
   Status fence(Deadline deadline) {
     return call([&](char* error, size_t size) {
       return vtable().fence(plugin_->context(), deadline.seconds_left(), error, size);
     });
   }
 
-  // Returns the text of rank 0 after a fence; without a fence, the text of the first of these ranks.
+  // Returns the text of the first of `ranks`. If `ranks` is empty, returns the text of rank 0; fence() must come first.
   Result<std::string> get(std::span<const int32_t> ranks, Deadline deadline) {
     std::string text(kLongestInvitation, '\0');
     size_t length = 0;
@@ -149,7 +149,7 @@ Result<std::string> share(Opened& plugin, std::span<const int32_t> ranks, bool i
   return plugin.get(ranks, deadline);
 }
 
-// Returns the call that the ranks must make, for the error about a start that some ranks have not joined.
+// Returns the call that the ranks must make, for the error about ranks that have not made it.
 std::string duty_of(std::span<const int32_t> ranks, bool is_list, bool is_late) {
   if (is_list) return cat(" of ", list_text(ranks), " must call hvd.init() with this list");
   // If a late rank ends without a call, the launcher may end the fence of the other ranks with an error.
@@ -260,7 +260,7 @@ std::string word_of(std::string_view value) { return to_lower(trim(value)); }
 struct LauncherDetection {
   bool has_bootstrap = false;
   bool step_of_many = false;
-  std::optional<ForeignPlace> several;  // place of this process, if its launcher started several
+  std::optional<ForeignPlace> several;  // place of this process, if it is one of several
   bool mpi = false;                     // this process has initialised MPI
   bool wants_mpi = false;
   std::string named;  // plugin that HOROVOD_BOOTSTRAP names
@@ -330,7 +330,7 @@ Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const WorkerSett
       "; unset it"));
 }
 
-// Returns why the plugins that connect the tasks of a step cannot be used.
+// Returns why bootstrap plugins other than mpi cannot be used, for a step of srun; empty if all can be used.
 std::string refusals_of(const plugin::Catalogue& catalogue) {
   if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
   std::string refusals;
@@ -342,7 +342,8 @@ std::string refusals_of(const plugin::Catalogue& catalogue) {
   return refusals;
 }
 
-// Bootstraps from saved results, without another request to the launcher. Returns nullopt at the first start.
+// Bootstraps from the saved store of these ranks or of all ranks, or else through the saved session with the launcher.
+// Returns nullopt if neither exists.
 Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings, Deadline deadline,
                                                  const BootstrapStart& start,
                                                  SavedBootstrap* saved) {
@@ -359,7 +360,6 @@ Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings,
   return std::optional(std::move(found));
 }
 
-// Returns the reason why a launcher's bootstrap plugin does not recognise this process.
 std::string why_unknown(const plugin::Catalogue& catalogue, const BootstrapAnswer& asked,
                         const std::string& name) {
   const auto found = asked.not_mine.find(name);

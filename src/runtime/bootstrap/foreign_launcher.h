@@ -27,7 +27,7 @@ struct SavedBootstrap {
   // The store that this process serves as the first rank, and its invitation.
   std::unique_ptr<ServedStore> server;
   std::string own;
-  // The session with the launcher, while only lists of ranks have started.
+  // The session with the launcher, kept here if only lists of ranks have started.
   std::shared_ptr<void> session;
 };
 

@@ -193,7 +193,7 @@ Status take_next_place(WorkerSettings* settings) {
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(*settings));
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
   const rendezvous::UnsignedHttpStore store(std::move(endpoint));
-  // A process keeps the slot that it got first.
+  // The launcher identifies a process by its first slot, which the environment has.
   const std::string worker =
       cat(settings->hostname, ":", settings->of_host.rank ? cat(*settings->of_host.rank) : "");
   HVD_ASSIGN_OR_RETURN(const Bytes answer, store.next_place(worker, Deadline::never()));

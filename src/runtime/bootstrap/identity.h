@@ -79,10 +79,12 @@ Status take_next_place(WorkerSettings* settings);
 Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline,
                             const BootstrapStart& start, SavedBootstrap* saved);
 
-// Sets the rank's identity among `ranks`, which form a separate job in this order; empty: all ranks.
+// Sets the rank's identity among `ranks`, which form a separate job in this order; empty: all ranks. Returns an error
+// if the list is wrong or lacks this rank.
 Status restrict_to(std::span<const int32_t> ranks, Identity* identity);
 
-// Computes the fields that are -1. `machines`: the machine of each rank, from hvd_controller_v1.hosts.
+// Computes is_homogeneous, and the fields that are -1. `machines`: the machine of each rank, from
+// hvd_controller_v1.hosts.
 void complete_identity(std::span<const int32_t> machines, Identity* identity);
 
 }  // namespace hvd::runtime

@@ -13,8 +13,8 @@
 namespace hvd::runtime {
 namespace {
 
-// Variables that only foreign launchers set. The variables of PMIx are not among them: they lack the
-// size, and this project's agents set them too. Open MPI and Slurm, which provide PMIx, set others.
+// Variables that only foreign launchers set. The variables of PMIx are not among them: they lack the size, and this
+// project's agents set them too. Open MPI and Slurm provide PMIx, and set variables of their own.
 struct LauncherVariables {
   const char *launcher, *rank, *size;
   std::string_view bootstrap;
@@ -45,7 +45,8 @@ bool has_terminal() {
   return static_cast<bool>(UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)));
 }
 
-// Returns whether srun --mpi=pmi2 set PMI_RANK and PMI_SIZE, equal to its own variables. hydra sets MPI_LOCALRANKID.
+// Returns whether srun --mpi=pmi2 set PMI_RANK and PMI_SIZE, equal to its own variables. hydra also sets
+// MPI_LOCALRANKID.
 bool is_pmi_of_srun() {
   return !environment_variable("MPI_LOCALRANKID") &&
          number_of("PMI_RANK") == number_of("SLURM_PROCID") &&
@@ -73,7 +74,7 @@ bool is_in_shell_of_step() {
     return false;
   const auto space = environment_variable("PMIX_NAMESPACE");
   if (space && !space->starts_with("slurm.")) return false;
-  // A shell leads its terminal's session, and puts each of its jobs into a process group.
+  // A shell leads its terminal's session, and puts each of its jobs into a separate process group.
   const pid_t session = ::getsid(0);
   if (::getpgrp() == session) return false;
   return number_of("SLURM_TASK_PID") == session || (has_terminal() && is_shell(session));

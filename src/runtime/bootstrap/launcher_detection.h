@@ -30,8 +30,8 @@ bool is_worker_of_torchrun();
 // launcher in the shell started the program.
 bool is_in_shell_of_step();
 
-// Returns the place that a foreign launcher gave this process, with a size. Returns nullopt without such a launcher,
-// and if it started only this process, for example as Horovod's launcher.
+// Returns the place that a foreign launcher gave this process, with a size. Returns nullopt without such a launcher, or
+// if it started only this process.
 std::optional<ForeignPlace> foreign_place();
 
 // Like foreign_place(), but also returns a place without a size if the variables only show that the job has several

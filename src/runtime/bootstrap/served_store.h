@@ -55,8 +55,8 @@ struct Invitation {
 };
 Result<Invitation> parse_invitation(std::string_view text);
 
-// Connects to the store of the rank `leader` at the first address at which a server with this secret
-// replies: several machines may have one address, so another server may listen there.
+// Connects to the store of rank `leader` at its first address at which a server with this secret replies. Another
+// server may listen there, since several machines may have the same address.
 Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& invitation,
                                                            int32_t rank, int32_t leader,
                                                            Deadline deadline);

@@ -1,4 +1,4 @@
-// The functions of the C ABI, over one runtime pointer. No exception leaves these functions.
+// The functions of the C ABI for ranks, operations, memory and observation. No exception leaves these functions.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -44,7 +44,7 @@ struct ApiState {
   std::atomic<ElasticProcess*> elastic{nullptr};  // made once, in an elastic job
   // Bootstrap::session, from init to shutdown.
   std::shared_ptr<void>* session HVD_GUARDED_BY(mutex) = nullptr;
-  // Results that Bootstrap saves until the process ends, but not for forked children.
+  // Results of the bootstrap that later starts of this process reuse. Its forked children do not use them.
   SavedBootstrap* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
   pid_t saved_by_process HVD_GUARDED_BY(mutex) = 0;
   // Held from init to shutdown.
@@ -56,10 +56,11 @@ struct ApiState {
 };
 extern constinit ApiState state;
 
-// Memory of hvd_alloc may exist before the runtime, and outlives it.
+// Returns the heap of hvd_alloc, which may exist before the runtime, and outlives it.
 collectives::SharedHeap& heap();
 
-// Requests the final place of a process with a provisional place, and waits until it has joined the ranks.
+// Requests the final place of a process with a provisional place, and blocks until this process has joined the other
+// ranks.
 Status complete_init(rendezvous::PlaceRequestFrom from);
 
 // Keeps `current` alive during a call.
@@ -115,7 +116,8 @@ inline int finish(const Status& status, char* error, size_t error_size) {
   return static_cast<int>(status.code());
 }
 
-// Copies as much of the caller's struct as its size states; the rest is zero.
+// Copies as many bytes as the caller's struct_size states, at most sizeof(T), and zeroes the rest. `least`: the
+// smallest valid struct_size.
 template <typename T>
 Status copy_sized(const T* from, size_t least, T* to) {
   std::memset(static_cast<void*>(to), 0, sizeof *to);
@@ -138,7 +140,7 @@ int guarded(char* error, size_t error_size, F&& f) {
   }
 }
 
-// Calls f(runtime), which returns a Status, if a runtime exists.
+// Calls f(runtime), which returns a Status. Returns an error if no runtime exists.
 template <typename F>
 int with_runtime(char* error, size_t error_size, F&& f) {
   return guarded(error, error_size, [&]() -> Status {

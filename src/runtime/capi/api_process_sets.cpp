@@ -18,7 +18,7 @@ using hvd::runtime::api::guarded;
 using hvd::runtime::api::state;
 using hvd::runtime::api::with_runtime;
 
-// Calls use(set) with a process set.
+// Calls use(set) for the process set `id`; returns an error if the set does not exist.
 template <typename Use>
 int with_set(int32_t id, char* error, size_t error_size, Use&& use) {
   return guarded(error, error_size, [&]() -> Status {

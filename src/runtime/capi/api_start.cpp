@@ -86,8 +86,8 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
   options->controllers.insert(options->controllers.begin(), selection->controller);
 }
 
-// An exit handler destroys the object, before the static objects that its threads use. A forked child does not destroy
-// it.
+// An exit handler destroys the object, before the static objects that the object's threads use. A forked child does not
+// destroy it.
 hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
   if (state.saved_bootstrap == nullptr) {
     state.saved_bootstrap = new hvd::runtime::SavedBootstrap;
@@ -108,7 +108,7 @@ uint32_t& starts_of(const std::vector<int32_t>& ranks) HVD_REQUIRES(state.mutex)
   return (*state.starts)[ranks];
 }
 
-// The news thread of ElasticProcess calls this function.
+// Runs on the news thread of ElasticProcess.
 void fail_generation(int32_t generation, const Status& why) {
   const ApiCall call;
   Runtime* const runtime = call.runtime();
@@ -141,13 +141,13 @@ void note_provisional(const hvd::runtime::Identity& identity, const hvd_init_opt
   state.provisional.store(&state.places->emplace_back(identity));
 }
 
-// Appends the reason why this process waits for missing ranks.
+// Appends to a timeout the reason why this process expects other ranks.
 Status with_evidence(const Status& error, const std::string& evidence) {
   if (error.code() != hvd::Code::kDeadlineExceeded || evidence.empty()) return error;
   return hvd::deadline_exceeded(hvd::cat(error.message(), "; ", evidence));
 }
 
-// Makes the report to the agent. Omits the name and the ranks of the start if the list is too long.
+// If the list of ranks is too long, cuts the list and omits the name of the start.
 hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
                                        const hvd::runtime::RuntimeOptions& options) {
   constexpr size_t kMostListed = 256;
@@ -161,7 +161,6 @@ hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
   return report;
 }
 
-// The parameters of this start.
 struct RuntimeStart {
   WorkerSettings settings;
   hvd::Result<hvd::runtime::BackendSelection> backends;
@@ -253,7 +252,7 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
 hvd::RankCounters* counters_of_agent(const WorkerSettings& settings,
                                      const hvd::runtime::Identity& identity)
     HVD_REQUIRES(state.mutex) {
-  // A forked child inherits its parent's page, but not the lock.
+  // A forked child inherits its parent's page, but not the page's lock.
   if (state.metrics_owner != ::getpid()) state.metrics_page = nullptr;
   state.metrics_owner = ::getpid();
   if (state.metrics_page == nullptr && !settings.metrics_page.empty()) {

@@ -1,9 +1,8 @@
-// Defines one order of the device batches of all process sets of the job: two NCCL kernels that wait
-// for each other's ranks in different orders can block two devices forever. The root of a set requests
-// a turn for each of its plans with such batches, and the root of all ranks broadcasts the turns in the
-// order of the requests. Messages of a service and plans of the set of all ranks keep their order on
-// each link of the tree, and a plan of that set needs no request: a job without other sets sends no
-// message for the order. The runtime core owns DeviceTurns. Lives on the progress thread.
+// Gives the device batches of all process sets one order on all ranks: NCCL kernels that start in different orders on
+// two devices can wait for each other forever. The root of a set requests a turn for each of its plans with device
+// batches, and the root of all ranks broadcasts the turns in the order of the requests. A plan of the set of all ranks
+// needs no request, because such plans and the messages of services keep their order on each link of the tree. A job
+// without other sets sends no message for the order. The runtime core owns DeviceTurns. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>

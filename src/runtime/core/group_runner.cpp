@@ -84,7 +84,7 @@ struct GroupRunner::Group {
   collectives::CheckedCall checked;
   uint32_t traced = 0;  // number in the timeline; 0: not recorded
 
-  // Declared last: the links and the flow are destroyed before the members that they use.
+  // Declared last: the flow and the links are destroyed before the other fields, which they use.
   std::unique_ptr<collectives::Group> links;
   collectives::Flow flow;
 
@@ -252,7 +252,7 @@ void GroupRunner::note_wait(const Group& group, const Submission& call) {
     parts_.instruments->steps->step_ended(group.checked.met, *parts_.instruments->metrics, 0,
                                           static_cast<uint32_t>(group.completed));
   }
-  // Count only groups of all ranks: a rank outside a smaller group is not late in the smaller group.
+  // Count only groups of all ranks, as PlanApplication counts only the set of all ranks.
   if (group.members->ranks.size() == static_cast<size_t>(mesh_->size()))
     parts_.instruments->steps->wait_ended(waited);
 }
@@ -263,7 +263,7 @@ std::vector<GroupCalls> GroupRunner::calls() const {
   return calls;
 }
 
-// Returns the error for different calls, equal on all members.
+// Returns the error for calls that differ; all members return the same error.
 Status GroupRunner::difference(const Group& group) const {
   const auto& ranks = group.members->ranks;
   const auto& checked = group.checked;

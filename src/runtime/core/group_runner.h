@@ -53,7 +53,7 @@ class GroupRunner {
   };
   explicit GroupRunner(const Parts& parts);
   ~GroupRunner();
-  // Groups need the links of the built-in controller.
+  // Sets the links of the built-in controller. Without these links, create() fails.
   void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
 
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }

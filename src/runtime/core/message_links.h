@@ -39,10 +39,10 @@ class MessageLinks {
   void notify_children(MessageKind kind, const Notice& notice);
 
   using Receiver = void (*)(void* argument, int32_t from, const void* message, size_t size);
-  // Sends and receives what the links allow. Calls `receiver` for each complete message. Sets *moved if any byte
-  // moved.
+  // Sends and receives as much as the links allow without waiting. Calls `receiver` for each complete message. Sets
+  // *moved if any byte moved.
   Status poll(Receiver receiver, void* argument, bool* moved);
-  // Returns the rank whose loss the controller has reported as its failure, or -1.
+  // Returns the rank whose loss made the controller fail, or -1.
   int32_t lost_rank() const;
   // Flushes the last messages of this rank, and drops incoming messages.
   void drain();

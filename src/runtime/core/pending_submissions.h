@@ -68,10 +68,9 @@ class PendingSubmissions {
   // Returns the number of submissions so far, without those of submit_direct().
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
-  // ---- with the progress lock held ----
-  // Moves the started and the queued submissions into the window, or to the end of `refused` if
-  // `is_refused`, which may be null, returns true for them. Holds submissions that await their
-  // start. Returns true if it moved any submission.
+  // ---- with the progress lock held ---- Moves the started and the queued submissions into the window. If
+  // `is_refused`, which may be null, returns true for a submission, moves it to the end of `refused` instead. Holds
+  // submissions that await their start. Returns true if it moved any submission.
   bool collect(const std::function<bool(const Submission&)>& is_refused,
                std::vector<Submission*>* refused);
   // Takes the queue as a chain by `next`, the oldest first; nullptr if it is empty. The caller
@@ -94,7 +93,8 @@ class PendingSubmissions {
   // Returns the newest unfinished submission. Submission::older links to earlier submissions.
   Submission* newest() const { return newest_; }
   const LastSubmission& last() const { return last_; }
-  // Marks a submission as queued on a device's stream. settle() frees its name and memory, and wakes its waiters.
+  // Marks a submission as queued on a device's stream. settle() ends the use of its name and memory, and wakes its
+  // waiters.
   void go_on(Submission* submission) { on_stream_.push_back(submission); }
   // Prevents early use of results (HandleTable::fail_early). Call it before submissions are aborted, while streams
   // still wait for them.

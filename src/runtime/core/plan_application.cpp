@@ -221,7 +221,8 @@ void PlanApplication::note_agreement(const SetMembers& set, const PlanItem& item
     if (step == 1) log.count_anew();
   }
   if (submission.name->step == step) ++step;
-  // Count only the set of all ranks: a rank outside a smaller set is not late in the smaller set.
+  // Count only the set of all ranks: waits show which ranks are late, but ranks outside a smaller set do not wait in
+  // it.
   if (is_of_all) log.wait_ended(waited, item.id);
   submission.name->step = step;
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);

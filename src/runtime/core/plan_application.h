@@ -1,7 +1,7 @@
-// Applies the plans on which the ranks of a process set agreed: finds this rank's submission of each item,
-// updates the response cache, and adds the batches to the executor. Checks a plan of another rank before
-// it uses the plan's numbers as sizes or indexes. Owns the counts of batches. The runtime core makes,
-// sends and receives plans, ends sets, and calls this class on the progress thread.
+// Applies the plans on which the ranks of a process set agreed: finds this rank's submission of each item, updates the
+// response cache, and adds the batches to the executor. Checks a plan of another rank before it uses the plan's numbers
+// as sizes or indexes. The runtime core makes, sends and receives plans, ends sets, and calls this class on the
+// progress thread.
 #pragma once
 
 #include <cstdint>
@@ -70,8 +70,8 @@ class PlanApplication {
   const Parts parts_;
   const int32_t rank_;
   Counts counts_;
-  uint64_t step_ = 1;            // the current training step, by names in the set of all ranks
-  uint64_t set_step_ = 1;        // the current training step, by names in smaller sets
+  uint64_t step_ = 1;      // the current training step, from repeated names in the set of all ranks
+  uint64_t set_step_ = 1;  // the current training step, from repeated names in smaller sets
   uint32_t last_common_id_ = 0;  // response cache id of the last operation, or 0: see last_common_
   LastCommon last_common_;
   Clock::time_point arrived_{};     // when the current plan arrived

@@ -19,7 +19,7 @@ constexpr uint64_t kReportConsumed = kMostUnread / 4;
 constexpr uint64_t kMessageCost = 64;
 constexpr size_t kPiece = 64 * 1024;
 constexpr size_t kMostPieces = 8 * kPiece;  // bytes sent and not yet taken
-constexpr int32_t kDestroyed = 1;           // the tag of a group_end
+constexpr int32_t kDestroyed = 1;           // the tag of a group_end for a destroyed group
 
 bool is_send(const Submission& submission) { return submission.request.op == HVD_SEND; }
 

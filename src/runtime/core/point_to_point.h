@@ -49,9 +49,7 @@ class PointToPoint {
   // True after end(), once all messages of this rank have arrived, and after a failure. Any thread.
   const std::atomic<bool>& ended() const { return ended_; }
 
-  // Starts a submitted send or receive.
   Status start(Submission* submission);
-  // Takes a message of the protocol from another rank.
   Status receive(int32_t from, ByteView message);
   // Moves bytes of the transfers in flight. Sets *moved if any byte moved.
   Status advance(bool* moved);

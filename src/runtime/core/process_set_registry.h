@@ -54,8 +54,8 @@ struct ProcessSetState {
   bool has_joined = false;
   std::vector<Submission*> after_join;
 
-  // True after the last plan: made on the root, applied on other ranks. The shutdown protocol ends the set of all
-  // ranks.
+  // True after the last plan: made on the root, applied on other ranks. The set of all ranks has no last plan: the
+  // shutdown protocol ends it.
   bool ended = false;
   bool removed = false;           // by all ranks; the set is dropped once ended and idle
   Submission* removal = nullptr;  // this rank's request to remove the set
@@ -94,7 +94,7 @@ class ProcessSetRegistry {
   size_t size() const { return sets_.size(); }
   ProcessSetState* at(size_t index) const { return sets_[index].get(); }
   bool all_ended() const;
-  // Accepts any existing process set, also one without this rank.
+  // Returns false if the set does not exist. This rank need not be a member.
   bool is_member(int32_t process_set, int32_t rank) const;
 
   // A message for a set that its sender has added but this rank has not.

@@ -9,8 +9,8 @@
 namespace hvd::runtime {
 namespace {
 
-// While this many batches run and fewer bytes than the fusion threshold are ready, the root makes no plan, so that
-// names that become ready one by one share a plan.
+// The root makes no plan while this many batches run and fewer bytes than the fusion threshold are ready: names that
+// become ready one by one then share a plan.
 constexpr size_t kBusy = 2;
 
 }  // namespace
@@ -255,7 +255,7 @@ bool RuntimeCore::poll_links() {
   return moved;
 }
 
-// Finishes running batches that already have all data from a lost peer.
+// Finishes the running batches and group calls that already have all data from a lost peer.
 void RuntimeCore::finish_what_can_be() {
   for (;;) {
     const auto moved = executor_.advance();
@@ -334,7 +334,7 @@ void RuntimeCore::complete(Submission* submission, Status status) {
   announce_next(submission->name, submission);
 }
 
-// Announces the name's next submission after `submission`, which may be null.
+// If `submission`, which may be null, is the name's announced submission, announces the name's next one.
 void RuntimeCore::announce_next(Name* name, const Submission* submission) {
   if (name == nullptr || name->announced != submission) return;
   name->announced = nullptr;

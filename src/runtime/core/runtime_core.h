@@ -87,7 +87,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   }
   // True when each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return shutdown_.own_sets_ended(); }
-  // Returns the peer whose exit made work of this rank fail, if any.
+  // Returns the peer whose exit or loss made work of this rank fail, if any.
   std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
   std::string cut_off_cause() const { return shutdown_.cut_off_cause(); }
   // True if no peer needs this rank: its links may be closed.
@@ -144,7 +144,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   PlanApplication::LastCommon last_common() const { return plans_.last_common(*sets_.all()); }
   bool is_root() const { return links_.is_root(); }
   std::vector<int32_t> parents() const { return links_.parents(); }
-  // The process set must exist.
+  // Return false if the process set does not exist.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
   bool is_member(int32_t process_set, int32_t rank) const {
     return sets_.is_member(process_set, rank);

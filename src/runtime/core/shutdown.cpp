@@ -93,7 +93,7 @@ std::optional<int32_t> Shutdown::cut_off_by() const {
   return peer;
 }
 
-// Returns whether `rank` is in a set that has not ended, and no member of the set wants to leave.
+// Returns whether `rank` is in a set of which no member has left or wants to leave.
 bool Shutdown::ends_a_set(int32_t rank) const {
   const MutexLock lock(mutex_);
   for (const int32_t id : sets_->ids()) {

@@ -46,7 +46,8 @@ class ShutdownProtocol {
   }
   // Call it when a child's complete subtree has run all plans.
   void child_stopped() { ++children_stopped_; }
-  // Call it in every pass in which all sets of this rank have ended and have run their plans. Only the first call acts.
+  // Call it in every pass in which all sets of this rank have ended and have run their plans. Acts once, when all
+  // children have stopped too.
   Actions drained() {
     if (!stopping() || reported_ || children_stopped_ < children_) return {};
     reported_ = true;
@@ -97,7 +98,7 @@ class Shutdown {
   Status refuse_message(std::string_view text, int32_t peer);
   // True if each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
-  // Returns the peer whose exit made work of this rank fail, if any.
+  // Returns the peer whose exit or loss made work of this rank fail, if any.
   std::optional<int32_t> cut_off_by() const;
   // Returns the cause if the failure is a broken link or a rank that does not answer (cause_in), or empty.
   std::string cut_off_cause() const;
@@ -111,9 +112,7 @@ class Shutdown {
     kEndWork,      // end planning of ended sets: submissions without a plan fail
     kEndServices,  // the goodbye message has passed: departed() is true
   };
-  // Starts the shutdown protocol for this rank.
   [[nodiscard]] Step leave();
-  // Takes a notice of the shutdown protocol from a neighbour.
   [[nodiscard]] Step receive(MessageKind kind, const Notice& notice);
   // Call it in each pass in which this rank has run all plans.
   [[nodiscard]] Step drained() { return act(protocol_.drained()); }
@@ -132,7 +131,7 @@ class Shutdown {
   void note_leaver(int32_t leaver);
   // Returns the first member that has left, or -1.
   int32_t leaver_of(const SetMembers& set) const HVD_REQUIRES(mutex_);
-  // Returns whether any set, or any set with this rank, has not ended.
+  // Returns whether any set has not ended. `is_own`: considers only sets with this rank.
   bool has_set(bool is_own) const HVD_REQUIRES(mutex_);
   Status left_by(int32_t leaver) const;
 
@@ -146,8 +145,8 @@ class Shutdown {
   std::atomic<bool> over_{false};
   std::atomic<bool> own_sets_ended_{false};
   std::atomic<bool> departed_{false};
-  std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
-  std::atomic<bool> cut_off_{false};  // pending work failed because left_by_ left
+  std::atomic<int32_t> left_by_{-1};  // the first peer whose exit or loss affected this rank
+  std::atomic<bool> cut_off_{false};  // work of this rank has failed, or was refused
   mutable Mutex mutex_;
   std::vector<int32_t> leavers_ HVD_GUARDED_BY(mutex_);  // ranks that have left, in that order
   Status failure_ HVD_GUARDED_BY(mutex_);

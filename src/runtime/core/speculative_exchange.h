@@ -29,10 +29,9 @@ class SpeculativeExchange {
   SpeculativeExchange(const FusionOptions* fusion, BatchExecutor* executor, MessageLinks* links)
       : fusion_(fusion), executor_(executor), links_(links) {}
 
-  // ---- the child ----
-  // Adds eager data to the next announcement. Returns the names of the data, or none.
+  // ---- the child ---- Adds eager data to the next announcement. Returns the cache ids of the data's names, or none.
   std::span<const uint32_t> attach_eager_data(ProcessSetState* set, Announcement* ready);
-  // Records that an announcement was sent. `ids`: the names of its eager data; may be empty.
+  // Records that an announcement was sent. `ids`: the cache ids of its eager data; may be empty.
   Match announced(ProcessSetState* set, std::span<const uint32_t> ids);
   Result<Match> receive_tentative_plan(ProcessSetState* set, ByteView message);
   // Records that the root's plan has arrived, which ends the speculation.

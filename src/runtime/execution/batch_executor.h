@@ -48,11 +48,11 @@ class BatchExecutor {
   void set_device(const std::atomic<int32_t>* device) { device_ = device; }
   ~BatchExecutor();
 
-  // Announces the set to the plugins. The queue exists until it is closed, which requires it to be idle.
+  // Announces the set to the plugins. close_queue() destroys the queue, which must be idle.
   Status open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue);
   Status close_queue(BatchQueue* queue);
 
-  // Queues a batch of the tensors of the items that have the units' dtype.
+  // Queues a batch of the tensors that the units select from the items.
   void add(BatchQueue* queue, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
   // Ends a plan, whose device batches start at the queue's next turn. Returns true if the ranks must
   // agree on this turn; false if the turn is already given, or if the plan has no device batch.
@@ -61,7 +61,8 @@ class BatchExecutor {
   void give_turn(BatchQueue* queue) { turns_.push_back(queue); }
   // Sets the tuning of batches that are added from now on; equal on all ranks.
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
-  // Like set_tuning(), but only for the set of all ranks: ranks may run plans of other sets in another order.
+  // Like set_tuning(), but only for the set of all ranks: in other sets, the ranks could make the change at different
+  // plans.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
   // Adds the inputs of this rank for a batch as in add(), one view per tensor. Returns false if the batch cannot be
   // reduced one-shot (its plugin lacks reduce_wholes, it is widened, or it is not an allreduce of CPU memory).
@@ -119,11 +120,11 @@ class BatchExecutor {
   hvd_tuning tuning_{};         // for process set 0, of all ranks
   hvd_tuning others_tuning_{};  // for other process sets
   std::vector<std::unique_ptr<BatchQueue>> queues_;
-  std::deque<const BatchQueue*> turns_;  // by plan: the queue of its device batches
+  std::deque<const BatchQueue*> turns_;  // the queues of the given turns, one entry for each plan
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
   Clock::time_point device_ended_{};
-  Status failure_;  // failure of an op plugin; abort() ends the plugin's batches
+  Status failure_;  // reported by an op plugin for a batch on a device
 };
 
 }  // namespace hvd::runtime

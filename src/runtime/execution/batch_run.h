@@ -13,7 +13,8 @@
 
 namespace hvd::runtime {
 
-// Returns int32 for 8 bits, int64 for 16 and 32 bits, and other types unchanged: 64-bit sums wrap around.
+// Returns the type in which an average is summed: int32 for 8-bit integers, int64 for 16 and 32 bits, other types
+// unchanged. Sums of 64-bit integers wrap around.
 int32_t sum_type_of_average(int32_t dtype);
 
 // Computes an average of integers in a wider type, which can represent the number of ranks times
@@ -64,7 +65,7 @@ struct BatchExecutor::Run {
   void* event = nullptr;      // event of the stream that has the batch; nullptr: no stream
   bool is_on_stream = false;  // go_on() has marked its submissions; BatchQueue::on_stream counts it
   uint32_t traced = 0;        // its number in the timeline
-  uint64_t step = 0;          // StepLog::ended when the ranks agreed on it
+  uint64_t step = 0;          // the value of StepLog::ended when the ranks agreed on it
   // Begin and end of the execution on its device; equal if unknown.
   Clock::time_point began{}, ended{};
   Status status;
@@ -76,13 +77,14 @@ struct BatchExecutor::Run {
   // Releases the outputs of a failed batch that the op made.
   ~Run();
   void clear();
-  // Fills the batch with the units' tensors of its dtype. The tuning must be set before; the caller
+  // Fills the batch with the tensors that the units select from the items. The tuning must be set before; the caller
   // sets the op afterwards.
   void fill(const SetMembers& set, std::span<const PlanUnit> units,
             std::span<const AgreedItem> items);
   bool has_work(size_t members) const;
   bool reduces_one_shot() const;
-  // Returns whether the runtime owns the batch's outputs, which it or, on a device, the op allocates.
+  // Returns whether the runtime owns the batch's outputs. The runtime allocates them in host memory, the op on a
+  // device.
   bool has_own_outputs() const;
   Status make_outputs(const SetMembers& set);
   bool is_wide() const { return batch.dtype != dtype; }
@@ -90,8 +92,8 @@ struct BatchExecutor::Run {
   Status widen(const SetMembers& set);
   // Takes over outputs that the op made on a device; the framework releases them.
   void take_made();
-  // Never frees the runtime's outputs, because a library may use the tensors until the process ends.
-  // Users must keep their tensors.
+  // Keeps the runtime's outputs until the process ends, because a library may use them. Users must keep their own
+  // tensors.
   void keep_tensors();
 
  private:

@@ -197,8 +197,8 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   return {};
 }
 
-// Returns whether `one` represents both of two agreeing variants: `one` decides on the device of
-// the work, or, if both or neither decide, its rank is lower.
+// Returns whether `one`, not `other`, represents two agreeing variants. The variant that alone decides on the device
+// represents both; otherwise, the variant of the lower rank does.
 bool stands_for(const Variant& one, const Variant& other) {
   const bool decides = one.request.device != kStagedDevice;
   return decides == (other.request.device != kStagedDevice) ? one.rank < other.rank : decides;

@@ -91,8 +91,8 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
   return check_rows(proposal->name, request, rows, options_.members);
 }
 
-// Call this when all items of the plan are known, since ranks may announce an id until it is revoked. Handles items
-// with an id first, so that their ids are not revoked for another item of this plan.
+// Call this when all items of the plan are known: a later item must not use an id that this function revokes. Handles
+// items with an id first, so that their ids are not revoked for another item of this plan.
 void Coordinator::give_ids() {
   new_names_.clear();
   for (PlanItem& item : plan_.items) {

@@ -28,13 +28,12 @@ uint32_t unit_count(const Request& request);
 void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
                std::vector<FusionUnit>* units);
 
-// Returns whether the units may share a batch of any size.
+// Returns whether the units may share a batch, regardless of the threshold.
 bool may_share_batch(const FusionUnit& a, const FusionUnit& b);
 
-// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch up to the threshold
-// if their operation, dtype, factors, reduction and kind of device are equal, also with other
-// operations between them. Any other operation runs alone. Batches are in the order of their first
-// members.
+// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch up to the threshold if their operation,
+// dtype, factors, reduction and kind of device are equal, even if other operations are between them. Any other
+// operation runs alone. Batches are in the order of their first members.
 void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options,
                  std::vector<std::vector<PlanUnit>>* batches);
 

@@ -133,7 +133,7 @@ uint32_t Negotiator::announce(const Submission& submission) {
     }
     status = report_full(0, std::move(proposal));
   }
-  HVD_CHECK(status.ok());  // tensor_table ensures that a name is in flight once
+  HVD_CHECK(status.ok());  // RuntimeCore announces one submission of a name at a time
   return id;
 }
 
@@ -296,8 +296,7 @@ void Negotiator::complete(const std::string& text) {
   --open_;
 }
 
-// Completes reported entries for which only joined ranks are missing, since a joined rank is always
-// ready.
+// Completes reported names for which only joined ranks are missing, since a joined rank is always ready.
 void Negotiator::complete_what_is_whole() {
   cache_->each([this](CacheEntry& entry) {
     if (entry.reporters.size() + entry.full_reporters > 0 && is_whole(entry)) complete(&entry);

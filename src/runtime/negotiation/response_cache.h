@@ -1,7 +1,7 @@
-// Maps short cache ids to names on which all ranks of one process set have agreed before. Announcements
-// and plans contain only the id of a repeated request. The cache is equal on every rank, because every
-// rank changes it by the plans, in order; the root selects the names to keep (cache_policy).
-// ProcessSetState owns the cache. Lives on the progress thread.
+// Maps short cache ids to names on which all ranks of one process set have agreed before. Announcements and plans
+// contain only the id of a repeated request. The cache is equal on every rank, because every rank changes it by the
+// plans, in order; the root selects the names to keep (CachePolicy). ProcessSetState owns the cache. Lives on the
+// progress thread.
 //
 // A rank may announce an id that has just been revoked. A rank that collects reports therefore
 // keeps the id's meaning until all reporters have applied the plan that revoked it.
@@ -102,7 +102,7 @@ class CachePolicy {
   uint64_t last_seen(const std::string& text);
 
   const uint32_t capacity_;
-  uint64_t now_ = 0;                                // agreements so far
+  uint64_t now_ = 0;                                // a clock that advances with each agreement
   std::vector<Slot> slots_;                         // by slot; the first is the list's head
   std::unordered_map<std::string, uint64_t> seen_;  // names without an id: last agreement
   std::deque<std::pair<std::string, uint64_t>> seen_order_;

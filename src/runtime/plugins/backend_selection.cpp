@@ -62,8 +62,8 @@ Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::stri
           "; fix that, or unset ", variable));
 }
 
-// Selects the device backend. Many images set HOROVOD_GPU_OPERATIONS, which the original Horovod reads
-// when it is built, so a missing backend is not an error. Does not select backends of host memory.
+// Selects the device backend. Many container images set HOROVOD_GPU_OPERATIONS, which the original Horovod reads when
+// it is built, so a missing backend is not an error. Does not select backends of host memory.
 const hvd_plugin* device_backend(const WorkerSettings& settings) {
   constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
   constexpr const char* kOtherwise = "tensors of GPUs go through host memory";

@@ -24,7 +24,7 @@ class OpSelector {
 
   const std::vector<OpenedPlugin>& all() const { return ops_; }
   void close() { ops_.clear(); }
-  // Notifies every plugin of a new process set with this rank, or of its removal.
+  // new_set() notifies every plugin of a new process set with this rank, drop_set() of its removal.
   Status new_set(int32_t id, const std::vector<int32_t>& members) {
     for (const OpenedPlugin& op : ops_) {
       if (op.vtable<hvd_op_v1>().new_set == nullptr) continue;
@@ -71,8 +71,8 @@ class OpSelector {
   std::vector<OpenedPlugin> ops_;
 };
 
-// The table of the operations that the job's plugins run on device memory. hvd_init makes the table
-// once; immutable. The C ABI reads the table, on any thread, before it submits.
+// The table of the operations that the job's plugins run on device memory. hvd_init makes the table once; immutable.
+// hvd_runs_on_device reads the table, on any thread, so that a framework can choose before it submits.
 class DeviceSupport {
  public:
   DeviceSupport() = default;  // supports no operation

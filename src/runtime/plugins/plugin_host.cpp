@@ -73,7 +73,7 @@ PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> sto
     return static_cast<int>(failure.code());
   };
   vtable_.unwatch = [](void* host, int fd) { self(host).events_->unwatch(fd); };
-  // Allocation fails until a plugin is opened that provides shared memory.
+  // Always fails: this host provides no shared memory.
   vtable_.allocate = [](void*, size_t) -> void* { return nullptr; };
   vtable_.release = [](void*, void*) {};
   vtable_.publish = [](void* host, const char* name, void* pointer) {

@@ -23,7 +23,7 @@ class PeerLink {
 
   int32_t rank() const { return rank_; }
   bool is_local() const { return !link_ || link_->is_local(); }
-  // Between hosts: opens the stream.
+  // Opens the stream to a peer on another host.
   void open_stream() {
     if (link_ && !link_->is_local()) link_->open_stream();
   }

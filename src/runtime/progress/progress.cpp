@@ -16,8 +16,8 @@ using std::chrono::microseconds;
 // only poll.
 constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 
-// For this time after the user's last submission, the helper does not sleep but polls the queue every
-// batching window, so that a submission needs no system call to wake it.
+// For at least this time after the last submission or progress, the helper polls the queue every batching window, so
+// that a submission needs no system call to wake it.
 constexpr std::chrono::milliseconds kLinger{20};
 
 }  // namespace
@@ -48,12 +48,12 @@ void AdaptiveYield::yielded(Clock::time_point from, Clock::time_point until) {
 SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
   SpinBudget budget;
   const double share = cores / std::max(local_ranks, 1);
-  // A wake-up costs 25-50 us, so spinning a few times as long pays if the peer is about to answer.
-  // Ranks of one host that compute the same finish within a tenth of a step of each other, some
-  // milliseconds, and a waiter yields meanwhile. Between hosts the kernel also needs these cores.
+  // A wake-up costs 25-50 us, so spinning a few times as long pays if the peer is about to answer. Ranks of one host
+  // with equal work finish within a tenth of a step of each other, some milliseconds; a waiter yields meanwhile.
+  // Between hosts the kernel also needs these cores.
   if (share >= 1) {
     budget.waiter = one_host ? microseconds(6000) : microseconds(200);
-    // Spin for longer than the 35 to 60 us of a yield between steps of TensorFlow.
+    // Spin for longer than a yield between steps of TensorFlow takes (35 to 60 us).
     if (one_host) budget.after_computing = microseconds(100);
     budget.helper = share >= 2 ? microseconds(20) : microseconds(0);
     budget.helper_shares_core = share < 2;

@@ -20,9 +20,9 @@ namespace hvd::runtime {
 // Computes from the results of earlier yields how long a spinning thread keeps its core before it
 // yields. The thread that drives the runtime core calls AdaptiveYield with the current time. Pure.
 //
-// If a waiter and its peer share a core, the waiter must yield at once, because the peer can only reply
-// after a yield. If waiter and peer do not share a core, another thread may take the waiter's core for longer than
-// the peer needs, for example an idle thread of TensorFlow's pools, which polls for work before it sleeps.
+// If a waiter and its peer share a core, the waiter must yield at once, because the peer can only reply after a yield.
+// If they do not share a core, the waiter spins first: another thread could take its core for longer than the peer
+// needs, for example a thread of TensorFlow's pools, which polls for work before it sleeps.
 class AdaptiveYield {
  public:
   using Duration = std::chrono::microseconds;
@@ -64,7 +64,7 @@ class AdaptiveYield {
   bool is_spinning_ = false;
   bool answered_ = false;  // the peer seems to have replied during the last yield
   Clock::time_point since_{};
-  Clock::time_point last_{};  // the last time of a spin
+  Clock::time_point last_{};  // the time of the last empty poll or yield
 };
 
 // Computes how long a waiting thread spins before it sleeps, and whether the helper thread works in
@@ -73,7 +73,7 @@ class AdaptiveYield {
 struct SpinBudget {
   std::chrono::microseconds waiter{0};  // longest spin of a user's thread in hvd_wait
   std::chrono::microseconds helper{
-      0};  // longest spin of the helper thread, which takes the user's time
+      0};  // longest spin of the helper thread, which takes CPU time from the user
   // The time for which a spin keeps its core in a wait after a computation; see AdaptiveYield.
   std::chrono::microseconds after_computing{0};
   bool yields = false;  // call sched_yield between two polls
@@ -89,7 +89,7 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host);
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window);
 
-// The driven object. Every function is called with the progress lock held unless its comment says
+// The object that Progress drives. Every function is called with the progress lock held unless its comment says
 // otherwise.
 class Drivable {
  public:

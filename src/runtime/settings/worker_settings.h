@@ -12,7 +12,7 @@
 
 namespace hvd::runtime {
 
-// A rank and a size: in the job, on the host, or across hosts. Unchecked values.
+// A rank and a size: in the job, on the host, or across hosts. The values are unchecked.
 struct RankPair {
   std::optional<int64_t> rank, size;
 };

@@ -103,14 +103,15 @@ void StallInspector::on_alarm(Clock::time_point now) {
   }
 }
 
-// Returns the seconds for which a submission has waited. A batch on a stream waits since the end of the one before it.
+// Returns the seconds for which a submission has waited. On a stream, the time before the end of the device's last
+// batch does not count.
 double StallInspector::age_of(const Submission& submission, Clock::time_point now) const {
   const Clock::time_point since = submission.since;
   return seconds_of(now - (submission.has_left ? std::max(since, core_->device_ended()) : since));
 }
 
-// Warns of batches that stay on their stream. Only the lowest rank of the set warns: the kernels of all its ranks wait
-// for each other.
+// Warns of operations whose work on a device stream has not completed within the warning time. Only the lowest rank of
+// the set warns: the kernels of all its ranks wait for each other.
 void StallInspector::warn_of_streams(Clock::time_point now) const {
   const Submission* oldest = nullptr;
   size_t count = 0;

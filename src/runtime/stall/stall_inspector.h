@@ -1,7 +1,7 @@
-// Finds work that stays pending. Each rank reports its own pending work to the root. The root asks all
-// ranks for their state, and logs the missing ranks with host and activity, or ends the job. A rank
-// without pending work sets no timer and wakes only for the question. Runtime owns StallInspector;
-// the runtime core calls it as a service, with the progress lock held.
+// Finds work that stays pending. Each rank reports its own pending work to the root. The root asks all ranks for their
+// state, logs the missing ranks with host and activity, and ends the job after the shutdown time. A rank without
+// pending work sets no timer, and wakes only for the root's questions. Runtime owns StallInspector; the runtime core
+// calls it as a service, with the progress lock held.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,6 @@ struct StallHello {
   int64_t pid = 0;
 };
 
-// A name in a process set.
 struct StallName {
   int32_t process_set = 0;
   std::string name;
@@ -62,7 +61,7 @@ enum class StallState : uint8_t {
   kMissing = 0,  // not submitted
   kWaiting = 1,  // submitted, not agreed on
   kRunning = 2,  // agreed on, not complete
-  kExcused = 3,  // not a member of the process set, joined, or not at the other end
+  kExcused = 3,  // not a member of the process set, joined, or not awaited
 };
 
 struct StallAnswer {
@@ -105,7 +104,7 @@ struct StallReport {
     int64_t pid = 0;
     bool answered = false;
     StallAnswer answer;                // the rank's answer, if any
-    std::vector<int32_t> hidden = {};  // silent ranks behind a rank without an answer
+    std::vector<int32_t> hidden = {};  // silent ranks whose answers this silent rank forwards
   };
   // Ranks that wait in the same call at the same line.
   struct Waiting {
@@ -127,7 +126,8 @@ struct StallReport {
   bool fatal() const;
 };
 
-// Returns the record for the log, several lines. Tools recognise its beginning, which equals the original Horovod's.
+// Returns the record for the log, several lines. Tools recognise its beginning, which is the same as in the original
+// Horovod.
 std::string text_of(const StallReport& report);
 // Returns one line, without a newline.
 std::string json_of(const StallReport& report, double epoch_seconds);

@@ -30,7 +30,8 @@ std::optional<Counts> sums_of(const hvd_group_call& from, size_t members) {
   return counts;
 }
 
-// Returns nullopt if memory cannot hold so many elements. `rank`: this member's rank in the job.
+// Returns nullopt if the counts are negative or memory cannot hold so many elements. `rank`: this member's rank in the
+// job.
 std::optional<Counts> counts_of(const hvd_group_call& from, int32_t rank, size_t members) {
   const GroupOp op = group_op(from.op);
   auto counts = from.op == HVD_ALLTOALL ? sums_of(from, members) : Counts{from.count, from.count};

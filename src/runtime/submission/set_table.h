@@ -15,7 +15,7 @@
 
 namespace hvd::runtime {
 
-// The members of a set. Immutable; users share it, also after the set's removal.
+// The members of a set. Immutable and shared; may outlive the set.
 struct SetMembers {
   int32_t id = 0;
   uint32_t serial = 0;         // number of earlier sets; never reused

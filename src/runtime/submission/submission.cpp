@@ -9,7 +9,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Never frees the outputs if a library may use them until the process ends.
+// Keeps the outputs until the process ends, if a library may use them.
 void keep_outputs_in_use(Submission& submission) {
   if (!submission.in_use) return;
   for (Submission::Output& output : submission.outputs) static_cast<void>(output.data.release());

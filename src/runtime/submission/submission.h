@@ -54,7 +54,7 @@ struct Submission {
     size_t bytes = 0;         // bytes of the input
     bool reads = false;       // this rank reads the input
     size_t output_bytes = 0;  // bytes of the caller's output
-    // The output's entry in MemoryTable while in flight.
+    // The entries of output and input in MemoryTable while in flight.
     MemoryUse* output_use = nullptr;
     MemoryUse* input_use = nullptr;
   };
@@ -77,7 +77,7 @@ struct Submission {
     size_t taken = 0;        // bytes of sent pieces that the receiver has taken
     bool is_lent = false;    // the receiver copies the send's memory
     uint32_t traced = 0;     // number of the transfer in the timeline
-    uint32_t traced_in = 0;  // the timeline of `traced`
+    uint32_t traced_in = 0;  // the timeline of `traced_as`
     uint32_t traced_as = 0;
   };
 
@@ -146,7 +146,7 @@ struct Submission {
   uint32_t users = 0;
   bool claimed = false;  // the user holds a handle
   bool finished = false;
-  bool is_in_use_early = false;  // the user used the result before the end
+  bool is_in_use_early = false;  // the user used the result before `done`
   bool ends_process = false;     // an error then ends the process
 };
 

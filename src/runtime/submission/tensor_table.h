@@ -81,7 +81,7 @@ class IntervalSet {
   std::unique_ptr<Chunk> spare_;  // an empty chunk for reuse: refilling the set allocates nothing
 };
 
-// An input or an output.
+// The memory of an input or an output.
 struct MemoryUse {
   uintptr_t begin = 0, end = 0;  // equal: not in the table
   bool is_written = false;

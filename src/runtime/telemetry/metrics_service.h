@@ -24,7 +24,6 @@ struct GroupCalls {
   uint64_t completed;
 };
 
-// The metrics of one rank.
 struct MetricsOfRank {
   int32_t rank = 0;
   std::string host;
@@ -51,7 +50,6 @@ struct MetricsMessage {
 void encode(const MetricsMessage& message, ByteWriter& out);
 Status decode(ByteView bytes, MetricsMessage* message);
 
-// Returns the labels of a rank's samples.
 std::string rank_labels(int32_t rank, std::string_view host);
 // Formats the metrics of ranks, which are ascending, as text.
 std::string metrics_text(const std::vector<MetricsOfRank>& values);

@@ -167,7 +167,7 @@ void TraceFormat::add(const TraceBatch& batch) {
   }
 }
 
-// Finds or adds the trace's tensor for tensor `index` of a name.
+// Finds or adds the trace's tensor for tensor `index` of a name. Returns false if the trace has too many tensors.
 bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
   std::string text = name.text;
   const size_t count = name.tensors.size();
@@ -364,7 +364,7 @@ void TraceFormat::done(int32_t number, uint32_t batch) {
   ranks_[number].running.erase(batch);
 }
 
-// Marks a cycle. Marks of the root are global in the trace, as in the original Horovod's.
+// Marks a cycle. Marks of the root are global in the trace, as in traces of the original Horovod.
 void TraceFormat::cycle(int32_t number) {
   head("i", "CYCLE_START");
   tail(number, 0);

@@ -130,7 +130,7 @@ uint32_t TraceRecorder::note_transfer(Submission* message, bool is_local) {
   const bool sends = op == HVD_SEND;
   note_activity(batch,
                 is_local ? (sends ? "SHM_SEND" : "SHM_RECV") : (sends ? "TCP_SEND" : "TCP_RECV"));
-  traced.traced_in = 0;  // the next message in this submission has a different name
+  traced.traced_in = 0;  // the next message that reuses this Submission has another name
   return batch;
 }
 

@@ -19,9 +19,9 @@
 
 namespace hvd::runtime {
 
-// Records of a rank for a running timeline: slots of 16 bytes in the order of time, as they are sent to
-// the root. A record is a slot, or a slot and the bytes that follow it. Values only; readers must
-// check the values.
+// Records of a rank for a running timeline: slots of 16 bytes in the order of time, as they are sent to the root. A
+// record is a slot, or a slot and the bytes that follow it. Records are plain data from another process; readers must
+// validate every field.
 enum class TraceKind : uint8_t {
   kName = 1,  // the meaning of the number `name` from now on; `time` bytes of a TraceName follow
   kWord = 2,  // the name of the activity `detail`; `time` bytes of text follow
@@ -48,7 +48,6 @@ struct TraceSlot {
 };
 static_assert(sizeof(TraceSlot) == 16);
 
-// A name, and its parameters for the trace.
 struct TraceName {
   std::string text;
   int32_t process_set = 0;

@@ -107,7 +107,7 @@ Status TraceFile::cross() {
   page_.fill(' ');
   HVD_RETURN_IF_ERROR(moved);
   HVD_RETURN_IF_ERROR(write(base_ + kPage, {page_.data(), kPage}));
-  // A page of the machine may be larger than kPage.
+  // mmap() needs an offset at a multiple of the machine's page size, which may be larger than kPage.
   const auto granule = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t start = base_ / granule * granule;
   const uint64_t end = base_ + 2 * kPage;

@@ -74,7 +74,7 @@ Status get_item(ByteReader& in, PlanItem* item) {
   return {};
 }
 
-// Eager data is the end of a message. The gap before the data contains zeros.
+// Eager data is at the end of a message, at a multiple of 16 bytes. Zeros fill the gap before the data.
 constexpr size_t kAlignment = 16;
 
 size_t gap_at(size_t position) { return (kAlignment - position % kAlignment) % kAlignment; }

@@ -69,8 +69,8 @@ struct Proposal {
 struct Announcement {
   uint32_t set = 0;    // the process set's serial number
   uint64_t plans = 0;  // plans that the sender has applied
-  // If all following fields are empty, the announcement ends the set's speculation (speculation.h).
-  // `ids` are response cache ids: the complete subtree repeats its last requests.
+  // If all following fields are empty, the announcement ends the set's speculation (speculation.h). `ids`: cache ids of
+  // the names for which the complete subtree repeats the cached requests.
   std::vector<uint32_t> ids;
   std::vector<Proposal> proposals;
   std::vector<int32_t> joined;  // ranks of the subtree that joined, in the order of joining
@@ -85,7 +85,7 @@ struct Announcement {
   bool empty() const { return ids.empty() && proposals.empty() && joined.empty(); }
 };
 
-// A name of a plan. A short item has only a cache id. A full item has all fields, and the name's cache id, or 0. An
+// A name in a plan. A short item has only a cache id. A full item has all fields, and the name's cache id, or 0. An
 // item with an error never runs.
 struct PlanItem {
   uint32_t id = 0;

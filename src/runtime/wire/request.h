@@ -14,8 +14,8 @@
 
 namespace hvd::runtime {
 
-// Internal operations of the runtime, in addition to hvd_op_kind: every rank registers process sets
-// in the same order.
+// Internal operations of the runtime, in addition to hvd_op_kind. They add and remove process sets, in the same order
+// on every rank.
 constexpr int32_t kAddProcessSets = 64;    // splits: the size and the ranks of each set
 constexpr int32_t kRemoveProcessSet = 65;  // root: the set's id
 // Adds or removes a named set, which only its members announce. `splits`: as for kAddProcessSets, for one set.
