@@ -170,6 +170,8 @@ class RankRun {
   // Sets the differences between the launcher's variables and those of the rank's program.
   void set_changes(std::vector<VariableChange> changes) { changes_ = std::move(changes); }
   const std::vector<VariableChange>& changes() const { return changes_; }
+  // Returns whether the agent has read the variables of the rank's program.
+  bool knows_changes() const { return changes_.empty() || !changes_.front().name.empty(); }
 
  private:
   friend class HostTable;
@@ -184,7 +186,7 @@ class RankRun {
   PlaceState place_state_ = PlaceState::kPlanned;
   PlaceRecord place_;
   std::optional<RankWaits> waits_;
-  std::vector<VariableChange> changes_;
+  std::vector<VariableChange> changes_ = std::vector<VariableChange>(1);
 };
 
 }  // namespace hvd::launcher

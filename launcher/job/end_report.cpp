@@ -117,7 +117,10 @@ void print_end(const Options& options, const HostTable& hosts, const HostJobs& h
   const int rank = supervisor.failed_rank();
   const std::string words = rank < 0 ? "" : output.last_errors(rank);
   if (rank >= 0) report += advice_on(words, context_of(rank, words, options, hosts));
-  if (const std::string changes = rank < 0 ? "" : changed_variables(hosts);
+  // Independent ranks have worlds of their own, and an elastic job changes its world.
+  const bool has_one_world =
+      !options.settings.environment.independent && !is_elastic(options.settings);
+  if (const std::string changes = rank < 0 || !has_one_world ? "" : changed_variables(hosts);
       !changes.empty() && is_about_world(output.last_exception(rank)))
     report += cat("; ", changes);
   const std::string killed = supervisor.killed_ranks();

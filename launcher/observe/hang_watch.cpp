@@ -58,6 +58,7 @@ class HangWatch : public JobPart {
     uint64_t main_microseconds = 0;
   };
   std::map<int, Alone> alone_;
+  bool have_torch_ = false;  // all ranks, at the last look
   bool has_named_variables_ = false;
   Clock::time_point next_ = Clock::time_point::max();
 };
@@ -124,19 +125,22 @@ void HangWatch::look_at_variables(const HangRule::Signs& signs) {
   const auto now = Clock::now();
   bool has_waited = false;
   for (const auto& [number, each] : signs) {
-    launch_.hosts().rank(number).set_changes(each.changes);
+    RankRun& rank = launch_.hosts().rank(number);
+    rank.set_changes(each.changes);
     Alone& alone = alone_.try_emplace(number, now, now, each.main_microseconds).first->second;
     const std::chrono::microseconds worked(
         static_cast<int64_t>(each.main_microseconds - alone.main_microseconds));
-    const bool is_idle = kWorkingShare * worked <= now - alone.seen;
-    if (each.is_alone == 0 || each.changes.empty() || !is_idle) alone.idle_since = now;
+    // Without a Python of its own, the rank's main thread is unknown.
+    const bool is_idle = each.main_microseconds != 0 && kWorkingShare * worked <= now - alone.seen;
+    const bool is_changed = rank.knows_changes() && !rank.changes().empty();
+    if (each.is_alone == 0 || !is_changed || !is_idle) alone.idle_since = now;
     alone = {alone.idle_since, now, each.main_microseconds};
     has_waited |= now - alone.idle_since >= kLongestSearch;
   }
-  const bool have_torch =
+  have_torch_ =
       signs.size() == launch_.hosts().ranks().size() &&
       std::ranges::all_of(signs, [](const auto& each) { return each.second.has_torch != 0; });
-  if (!has_waited || !have_torch || has_named_variables_ || makes_whole_worlds(launch_.hosts()))
+  if (!has_waited || !have_torch_ || has_named_variables_ || makes_whole_worlds(launch_.hosts()))
     return;
   has_named_variables_ = true;
   launch_.output().print(cat("the ranks cannot meet: ", changed_variables(launch_.hosts())));
@@ -161,9 +165,9 @@ void HangWatch::report(const HangRule::Finding& finding) {
                                                      : cat("by ", signal_name(exit.signal))});
   }
   std::string sentence = hang_sentence(finding, ended, launch_.hosts().host_names());
-  if (const std::string changes = changed_variables(launch_.hosts());
-      !changes.empty() && !std::exchange(has_named_variables_, true))
-    sentence += cat("; ", changes);
+  if (have_torch_ && finding.kind != kWait && !makes_whole_worlds(launch_.hosts()) &&
+      !std::exchange(has_named_variables_, true))
+    sentence += cat("; ", changed_variables(launch_.hosts()));
   if (finding.kind == kStop) {
     return launch_.end_job(kExitTimeout,
                            cat("the job hangs and was ended (--on-hang stop): ", sentence), -1);

@@ -157,6 +157,7 @@ inline constexpr std::array<std::string_view, 5> kWorldVariables = {
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"};
 
 // A difference between the environment that the launcher gave to a rank and that in which the rank's program began.
+// Without a name: the agent has not read the variables of the rank's program.
 struct VariableChange {
   std::string name = {}, given = {};
   std::string found = {};  // empty: the program began without the variable

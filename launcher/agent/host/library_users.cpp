@@ -47,7 +47,8 @@ uint8_t library_of(pid_t process) {
 // Reads kWorldVariables of the environment with which a process began its program.
 std::optional<Environment> variables_of(pid_t process) {
   const std::string all = read_large_proc_file(cat("/proc/", process, "/environ"), kMaxFile);
-  if (all.empty()) return {};
+  // A program that renames its process may have overwritten its environment.
+  if (all.find('=') == std::string::npos) return {};
   Environment variables;
   for (const std::string& variable : split(all, '\0')) {
     const size_t equals = std::min(variable.find('='), variable.size() - 1);
@@ -108,7 +109,9 @@ LibraryUsers::User LibraryUsers::read_again(const User& before, pid_t process) {
   if ((before.library != 0 && before.library != kMpi) || !is_due) return before;
   User user{before.seen, now, library_of(process), before.variables};
   // The process may have executed another program since the last scan.
-  if (!user.variables || user.library != before.library) user.variables = variables_of(process);
+  if (!user.variables || user.library != before.library) {
+    if (auto variables = variables_of(process)) user.variables = std::move(variables);
+  }
   return user;
 }
 

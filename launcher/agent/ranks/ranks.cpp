@@ -205,7 +205,6 @@ bool Ranks::compare(const std::map<pid_t, LibraryUsers::Program>& programs) {
     const auto found = programs.find(ranks_[i]->pid);
     if (found == programs.end()) continue;
     const LibraryUsers::Program& program = ranks_[i]->program = found->second;
-    ranks_[i]->changes.clear();
     if (!program.variables) continue;
     ranks_[i]->changes = changes_between(commands_[i].environment, *program.variables);
     is_alone |= program.library == LibraryUsers::kTorch && !program.is_connected &&

@@ -123,7 +123,8 @@ class Ranks {
     bool has_joined = false;
     Deadline kill_at = Deadline::never();
     LibraryUsers::Program program;
-    std::vector<VariableChange> changes;  // in the program
+    std::vector<VariableChange> changes =
+        std::vector<VariableChange>(1);  // in the program; unknown at first
   };
 
   void adopt(Rank& rank, RankProcess process);

@@ -25,16 +25,33 @@ bool are_distinct(const std::vector<std::string>& values) {
   return std::set(values.begin(), values.end()).size() == values.size();
 }
 
-// Returns whether some ranks lack this variable, but not all of them.
-bool some_lack(const HostTable& hosts, std::string_view name) {
+// Returns whether some of these ranks lack this variable, but not all of them.
+bool some_lack(const std::vector<const RankRun*>& ranks, std::string_view name) {
   const auto number = std::ranges::count_if(
-      hosts.ranks(), [&](const RankRun& rank) { return value_in(rank, name, "given").empty(); });
-  return number != 0 && number != std::ssize(hosts.ranks());
+      ranks, [&](const RankRun* rank) { return value_in(*rank, name, "given").empty(); });
+  return number != 0 && number != std::ssize(ranks);
+}
+
+std::vector<const RankRun*> all_ranks(const HostTable& hosts) {
+  std::vector<const RankRun*> ranks;
+  for (const RankRun& rank : hosts.ranks()) ranks.push_back(&rank);
+  return ranks;
+}
+
+// Returns whether a rank with these variables needs no other rank, as an evaluation beside a training.
+bool is_alone(std::string_view rank, std::string_view size) {
+  return (rank.empty() && size.empty()) || (rank == "0" && size == "1");
+}
+
+// Ranks of several hosts do not meet at an address like localhost.
+bool is_of_one_host(std::string_view address) {
+  return address == "localhost" || address == "::1" || address == "0.0.0.0" ||
+         address.starts_with("127.");
 }
 
 // A script may give each rank of a host its own GPU, which then has LOCAL_RANK 0.
 bool are_local_ranks_usable(const HostTable& hosts) {
-  if (some_lack(hosts, "LOCAL_RANK")) return false;
+  if (some_lack(all_ranks(hosts), "LOCAL_RANK")) return false;
   std::map<int, std::vector<std::string>> of_hosts;
   for (const RankRun& rank : hosts.ranks())
     of_hosts[rank.slot().host].push_back(value_in(rank, "LOCAL_RANK", cat(rank.slot().local_rank)));
@@ -53,17 +70,24 @@ std::string text_of_change(const VariableChange& change) {
 }  // namespace
 
 bool makes_whole_worlds(const HostTable& hosts) {
-  for (const std::string_view name : kWorldVariables) {
-    if (name != "LOCAL_RANK" && some_lack(hosts, name)) return false;
-  }
+  std::vector<const RankRun*> members;
   // The values of RANK in each world. The key of a world is its WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
   std::map<std::vector<std::string>, std::vector<std::string>> worlds;
   for (const RankRun& rank : hosts.ranks()) {
-    worlds[{value_in(rank, "WORLD_SIZE", cat(hosts.size())), value_in(rank, "MASTER_ADDR", "given"),
-            value_in(rank, "MASTER_PORT", "given")}]
-        .push_back(value_in(rank, "RANK", cat(rank.number())));
+    if (!rank.knows_changes()) return true;  // nothing is known to be wrong
+    const std::string number = value_in(rank, "RANK", cat(rank.number()));
+    const std::string size = value_in(rank, "WORLD_SIZE", cat(hosts.size()));
+    if (hosts.size() > 1 && is_alone(number, size)) continue;
+    members.push_back(&rank);
+    const std::string address = value_in(rank, "MASTER_ADDR", "given");
+    worlds[{size, address, value_in(rank, "MASTER_PORT", "given"),
+            is_of_one_host(address) ? cat(rank.slot().host) : ""}]
+        .push_back(number);
   }
-  if (worlds.size() == 1) {
+  for (const std::string_view name : kWorldVariables) {
+    if (name != "LOCAL_RANK" && some_lack(members, name)) return false;
+  }
+  if (worlds.size() == 1 && std::ssize(members) == std::ssize(hosts.ranks())) {
     const std::vector<std::string>& ranks = worlds.begin()->second;
     return are_distinct(ranks) || ranks.front().empty();
   }
@@ -73,7 +97,8 @@ bool makes_whole_worlds(const HostTable& hosts) {
 }
 
 std::string changed_variables(const HostTable& hosts) {
-  if (makes_whole_worlds(hosts) && are_local_ranks_usable(hosts)) return {};
+  const bool is_known = std::ranges::all_of(hosts.ranks(), &RankRun::knows_changes);
+  if (!is_known || (makes_whole_worlds(hosts) && are_local_ranks_usable(hosts))) return {};
   std::map<std::string, std::vector<int>> ranks_with;
   std::set<std::string> names;
   for (const RankRun& rank : hosts.ranks()) {

@@ -15,6 +15,10 @@ namespace {
 // Two ranks on host a and two on host b.
 class Variables {
  public:
+  Variables() {
+    for (int rank = 0; rank < 4; ++rank) hosts_.rank(rank).set_changes({});
+  }
+  void forget(int rank) { hosts_.rank(rank).set_changes({VariableChange{}}); }
   void set(int rank, const char* name, const std::string& found) { add(rank, name, found); }
   void unset(int rank, const char* name) { add(rank, name, ""); }
   bool is_whole() const { return makes_whole_worlds(hosts_); }
@@ -67,6 +71,28 @@ TEST_CASE(
       variables.set(rank, "MASTER_PORT", cat(29500 + rank));
     }
   }
+  SUBCASE("a world for each rank, at the same port") {
+    for (int rank = 0; rank < 4; ++rank) {
+      variables.set(rank, "WORLD_SIZE", "1");
+      variables.set(rank, "RANK", "0");
+    }
+  }
+  SUBCASE("a world for each host, at the same local address") {
+    for (int rank = 0; rank < 4; ++rank) {
+      variables.set(rank, "WORLD_SIZE", "2");
+      variables.set(rank, "RANK", cat(rank % 2));
+      variables.set(rank, "MASTER_ADDR", "localhost");
+    }
+  }
+  SUBCASE("an evaluation beside a training of three") {
+    variables.unset(3, "RANK");
+    variables.unset(3, "WORLD_SIZE");
+    for (int rank = 0; rank < 3; ++rank) variables.set(rank, "WORLD_SIZE", "3");
+  }
+  SUBCASE("a port of one host, and a rank whose variables are unknown") {
+    variables.set(2, "MASTER_PORT", "29500");
+    variables.forget(3);
+  }
   SUBCASE("a local rank of 0 for each rank's own GPU") {
     for (int rank : {1, 3}) variables.set(rank, "LOCAL_RANK", "0");
   }
@@ -90,6 +116,11 @@ TEST_CASE("the sentence names ranks, variables, both values and the remedy") {
     CHECK(variables.sentence().starts_with(
         "rank 1 on a began with no RANK (from the launcher: given) and WORLD_SIZE=3 (from the "
         "launcher: given): remove what sets or unsets RANK and WORLD_SIZE there"));
+  }
+  SUBCASE("a rank that trains alone beside ranks that wait for it") {
+    variables.set(3, "RANK", "0");
+    variables.set(3, "WORLD_SIZE", "1");
+    CHECK(variables.sentence().starts_with("rank 3 on b began with RANK=0 (from the launcher: "));
   }
   SUBCASE("a rank twice") {
     variables.set(3, "RANK", "0");
