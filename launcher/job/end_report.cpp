@@ -83,6 +83,15 @@ bool is_about_world(std::string_view exception) {
   return has("torch.distributed") || std::ranges::any_of(kWorldVariables, has);
 }
 
+// Returns the end of a report about a rank that failed by this exception: the variables that may be the cause, or
+// nothing. Independent ranks have worlds of their own, and an elastic job changes its world.
+std::string changes_clause(const Options& options, const HostTable& hosts,
+                           std::string_view exception) {
+  if (options.settings.environment.independent || is_elastic(options.settings)) return {};
+  const std::string changes = is_about_world(exception) ? changed_variables(hosts) : "";
+  return changes.empty() ? "" : cat("; ", changes);
+}
+
 // Warns if the ranks have not connected: each rank may have done all of the work, which looks like success.
 void warn_independence(const Options& options, const HostTable& hosts, bool has_met,
                        JobOutput& output) {
@@ -117,12 +126,7 @@ void print_end(const Options& options, const HostTable& hosts, const HostJobs& h
   const int rank = supervisor.failed_rank();
   const std::string words = rank < 0 ? "" : output.last_errors(rank);
   if (rank >= 0) report += advice_on(words, context_of(rank, words, options, hosts));
-  // Independent ranks have worlds of their own, and an elastic job changes its world.
-  const bool has_one_world =
-      !options.settings.environment.independent && !is_elastic(options.settings);
-  if (const std::string changes = rank < 0 || !has_one_world ? "" : changed_variables(hosts);
-      !changes.empty() && is_about_world(output.last_exception(rank)))
-    report += cat("; ", changes);
+  if (rank >= 0) report += changes_clause(options, hosts, output.last_exception(rank));
   const std::string killed = supervisor.killed_ranks();
   if (!killed.empty() && host_jobs.grace() > 0) {
     report += cat("; ", killed, " did not end within ", host_jobs.grace(), " s (--kill-grace) of ",
