@@ -127,7 +127,8 @@ void HangWatch::look_at_variables(const HangRule::Signs& signs) {
   for (const auto& [number, each] : signs) {
     RankRun& rank = launch_.hosts().rank(number);
     rank.set_changes(each.changes);
-    Alone& alone = alone_.try_emplace(number, now, now, each.main_microseconds).first->second;
+    Alone& alone =
+        alone_.try_emplace(number, Alone{now, now, each.main_microseconds}).first->second;
     const std::chrono::microseconds worked(
         static_cast<int64_t>(each.main_microseconds - alone.main_microseconds));
     // Without a Python of its own, the rank's main thread is unknown.
