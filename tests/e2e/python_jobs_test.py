@@ -163,15 +163,11 @@ def expect_all(held):
         )
 
 
-def test_a_wheel_meets_frameworks_that_come_later():
+def test_a_wheel_has_all_parts():
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        python = fresh_environment(folder / "fresh")
-        packages = pathlib.Path(command(python, "-c", "import sysconfig;print(sysconfig.get_path('platlib'))").strip())
-        command("cmake", "--install", BUILD, "--component", "wheel", "--prefix", packages)
-        package = packages / "horovodrun/site/horovod"
+        command("cmake", "--install", BUILD, "--component", "wheel", "--prefix", folder)
+        package = pathlib.Path(folder) / "horovodrun/site/horovod"
         expect_all({str(path.relative_to(package)) for path in package.rglob("*")})
-        meets_frameworks_that_come_later(python, folder)
 
 
 def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
