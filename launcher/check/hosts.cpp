@@ -1,21 +1,12 @@
 #include "launcher/check/hosts.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <utility>
 
-#include "base/files/whole_io.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "launcher/allocation/host_choice.h"
-#include "launcher/job/job.h"
+#include "launcher/job/quiet_job.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 
@@ -40,57 +31,6 @@ Options asking_job(const Options& options) {
   return job;
 }
 
-// A process that runs a job on one host, so that an unreachable host does not delay other hosts' answers.
-class HostCheckProcess {
- public:
-  HostCheckProcess(const Options& job, const Host& host) : host_(host.name) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) {
-      why_not_ = system_error("cannot make a pipe", errno);
-      return;
-    }
-    reading_.reset(ends[0]);
-    const UniqueFd writing(ends[1]);
-    const pid_t parent = ::getpid();
-    child_ = ::fork();
-    if (child_ < 0) why_not_ = system_error("cannot start a process", errno);
-    if (child_ == 0) ::_exit(run(job, host, ends[1], parent));
-  }
-  HostCheckProcess(HostCheckProcess&& other) noexcept
-      : host_(std::move(other.host_)),
-        child_(std::exchange(other.child_, -1)),
-        reading_(std::move(other.reading_)),
-        why_not_(std::move(other.why_not_)) {}
-
-  HostCheck answer() {
-    if (!why_not_.ok()) return {host_, why_not_};
-    std::string text;
-    read_all(reading_.get(), text);
-    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    return {host_, check_from_job(host_, text)};
-  }
-
- private:
-  static int run(const Options& job, const Host& host, int output, pid_t parent) {
-    // When this program ends, its jobs get SIGTERM and end their ranks.
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-    if (::getppid() != parent) return kExitLauncher;
-    ::dup2(output, STDOUT_FILENO);
-    ::dup2(output, STDERR_FILENO);
-    prepare_process(job);
-    const auto plan = plan_slots({host}, std::nullopt);
-    ResolvedEnvironment environment;
-    return plan.ok() ? run_job(job, *plan, 0, environment, nullptr, {}, nullptr).exit_code
-                     : refuse(plan.status());
-  }
-
-  std::string host_;
-  pid_t child_ = -1;
-  UniqueFd reading_;
-  Status why_not_;
-};
-
 // Prints a sentence for each host that lacks something. Returns the exit code.
 int check_all_required(std::string_view names, std::span<const HostCheck> hosts) {
   int exit_code = 0;
@@ -113,14 +53,19 @@ bool asks_hosts(const LaunchSettings& settings) {
 Result<std::vector<HostCheck>> ask_hosts(const Options& options) {
   const Options job = asking_job(options);
   HVD_ASSIGN_OR_RETURN(std::vector<Host> chosen, choose_hosts(options.settings));
-  std::vector<HostCheckProcess> processes;
+  std::vector<QuietJob>
+      jobs;  // one for each host: an unreachable host does not delay the answers of others
   for (Host& host : chosen) {
     host.slots = 1;
-    processes.emplace_back(job, host);
+    jobs.emplace_back(job, std::vector{host});
   }
   std::vector<HostCheck> hosts;
-  hosts.reserve(processes.size());
-  for (HostCheckProcess& process : processes) hosts.push_back(process.answer());
+  hosts.reserve(jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const std::string& name = chosen[i].name;
+    const auto output = jobs[i].output();
+    hosts.push_back({name, output.ok() ? check_from_job(name, *output) : output.status()});
+  }
   return hosts;
 }
 
