@@ -78,7 +78,7 @@ BELOW = {
     "networks": ["rendezvous", "security"],
     "data-and-checkpoints": ["unequal-work", "correctness", "process-sets"],
     "torch-distributed": ["torch-distributed-reference", "mixing", "frameworks-and-launchers"],
-    "gpus": ["binding"],
+    "gpus": ["binding", "doctor"],
     "settings": ["config-file"],
     "output": ["json-output"],
     "metrics": ["tracking", "timeline"],

@@ -9,6 +9,7 @@
 
 #include "base/process/signals.h"
 #include "base/text.h"
+#include "launcher/check/doctor.h"
 #include "launcher/command.h"
 #include "launcher/elastic/elastic_job.h"
 #include "launcher/elastic/elastic_settings.h"
@@ -81,6 +82,10 @@ class ConstantLaunches : public Launches {
     auto plan = make_plan(options_, &spares_);
     if (!plan.ok()) return {.exit_code = refuse(plan.status())};
     plan_ = *std::move(plan);
+    if (!options_.settings.job.dry_run) {
+      const Status passed = pass_preflight(options_, plan_, spares_);
+      if (!passed.ok()) return {.exit_code = refuse(passed)};
+    }
     has_spares_ = !spares_.empty();
     launched_ = Clock::now();
     return {.plan = plan_};

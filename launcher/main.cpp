@@ -8,6 +8,7 @@
 #include "base/process/spawn.h"
 #include "launcher/attempts.h"
 #include "launcher/check/bug_report.h"
+#include "launcher/check/doctor.h"
 #include "launcher/check/init.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/manual.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   leave_tool_environment(installation_prefix(executable_folder()));
   if (asks_for_report(arguments)) return write_report(arguments);
   if (asks_for_config(arguments)) return make_config(arguments);
+  if (asks_for_doctor(arguments)) return run_doctor(arguments);
   if (arguments.empty()) {
     std::fputs(first_screen().c_str(), stderr);
     return kExitBadInput;

@@ -18,6 +18,7 @@
 #include "base/unique_fd.h"
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/doctor/examination.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/host/leftovers.h"
 #include "launcher/agent/link/join.h"
@@ -194,18 +195,28 @@ int run_agent(const Options& options, const OpenSession* session, std::string bu
       .run();
 }
 
+// Runs what this program does besides being an agent. Returns the exit code; nullopt for an agent.
+std::optional<int> run_other(int argc, char** argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (argc == 2 && first == "--version") {
+    std::printf("horovod-agent %s\n", HVD_VERSION);
+    return 0;
+  }
+  if (argc == 2 && (first == "--help" || first == "-h")) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  if (argc > 3 && first == "--doctor") {
+    return examine_host(argv[2], argv[3], {argv + 4, argv + argc});
+  }
+  return {};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   end_by_sentence("horovod-agent", kFailed);
-  if (argc == 2 && std::string_view(argv[1]) == "--version") {
-    std::printf("horovod-agent %s\n", HVD_VERSION);
-    return 0;
-  }
-  if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
-    std::fputs(kHelp, stdout);
-    return 0;
-  }
+  if (const auto code = run_other(argc, argv)) return *code;
   if (joins_by_tls(argc, argv)) {
     const Status status = speak_tls(argv);
     if (!status.ok()) return fail(status.message());

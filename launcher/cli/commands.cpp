@@ -115,6 +115,17 @@ constexpr std::array kCommands = {
             "Without hosts, init prints the names in ~/.ssh/config, and connects to none of "
             "them.\n",
             "horovodrun init\nhorovodrun init a:4 b:4\n"},
+    Command{
+        "doctor", "[FLAGS] [COMMAND]", "Examine the hosts of a job, and their network.",
+        "It starts an agent on each host of -H, of the hostfile or of the allocation, and no rank. "
+        "Each finding names the host, or the two ends of a link, and what to do. --preflight "
+        "quick only looks; net, the default here, also sends data between the hosts; full "
+        "also tests disks and GPUs. COMMAND does not run: its Python is the one whose packages are "
+        "compared. "
+        "The exit code is 0 without failures, 1 with failures, and 2 if the hosts could not "
+        "be asked. --json prints one object.\n",
+        "horovodrun doctor -H a:4,b:4\nhorovodrun doctor -H a:4,b:4 --preflight full python3 "
+        "train.py\n"},
     Command{"help", "[TOPIC]", "Print the common flags, or all of a topic.",
             "TOPIC is a group of flags, or a command of horovodrun.\n",
             "horovodrun help hosts\nhorovodrun help exec\n"},
@@ -141,7 +152,7 @@ constexpr Synonym kSynonyms[] = {
     {"kill,killall,pkill", kEnd, true},
     {"run,start,launch,submit,up,train", kStart, false},
     {"version", "did you mean horovodrun --version?", false},
-    {"check-build,check_build,checkbuild,doctor", "did you mean horovodrun --check-build?", false},
+    {"check-build,check_build,checkbuild", "did you mean horovodrun --check-build?", false},
     {"check", "did you mean horovodrun --check-build?", false},
     {"dry-run,plan", "did you mean horovodrun --dry-run?", false},
     {"completion,completions", "did you mean horovodrun --completion SHELL?", false},

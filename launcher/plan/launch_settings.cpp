@@ -18,6 +18,8 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("allow_build", job.allow_build);
   table_.read("remote_init", job.remote_init);
   table_.read("start_timeout", job.start_timeout);
+  table_.read("preflight", job.preflight);
+  table_.read("preflight_action", job.preflight_action);
   table_.read("dry_run", job.dry_run);
   table_.read("verbose", job.verbose);
   table_.read("detach", job.detach);

@@ -23,6 +23,8 @@ struct JobOptions {
   bool allow_build = false;
   std::string remote_init;
   Chosen<double> start_timeout;
+  std::optional<std::string> preflight;
+  std::string preflight_action;
   bool dry_run = false;
   bool verbose = false;
   bool detach = false;

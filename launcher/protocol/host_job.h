@@ -18,6 +18,9 @@ namespace hvd::launcher {
 // The key in Prepared::versions for the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
+// As the program of a command: the agent's own executable, which each host has.
+inline constexpr const char* kAgentProgram = "horovod-agent";
+
 // The keys for a host whose ranks use a copy of the launcher's package or of the environment of --stage-env. Each
 // value states whether the copy was sent now, or by an earlier job.
 inline constexpr const char* kPackageCopy = "copy";
@@ -27,6 +30,9 @@ inline constexpr const char* kCopyKept = "kept";
 
 // The key for a host that can serve PMIx.
 inline constexpr const char* kPmix = "PMIx";
+
+// The key for the facts of --preflight quick, a JSON object (launcher/agent/doctor/host_facts.h).
+inline constexpr const char* kHostFacts = "facts";
 
 // The keys for the host's numbers of GPUs and of usable cores.
 inline constexpr const char* kGpus = "GPUs";

@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/cli/commands.h"
+#include "launcher/doctor/report.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/environment_choice.h"
@@ -32,7 +33,8 @@ void explain_start(const HostTable& hosts) {
   for (const HostRun& host : hosts.hosts()) {
     std::vector<std::string> parts;
     for (const auto& [name, value] : host.link()->prepared().versions) {
-      if (name != kBindings && name != kBindingRemark) parts.push_back(cat(name, " ", value));
+      if (name != kBindings && name != kBindingRemark && name != kHostFacts)
+        parts.push_back(cat(name, " ", value));
     }
     if (parts.empty()) continue;
     explain(cat("host ", host.name(), ": ", join(parts, ", ")));
@@ -84,6 +86,23 @@ void print_bindings(const HostTable& hosts, JobOutput& output) {
   for (const std::string& line : describe_bindings(bindings)) output.print(line);
 }
 
+// Prints what the agents have noticed about their hosts (--preflight quick). Ranks that share cores have a message of
+// their own.
+void print_preflight(const HostTable& hosts, const Options& options, JobOutput& output) {
+  if (options.settings.job.preflight == "off") return;
+  Diagnosis diagnosis{.level = "quick"};
+  for (const HostRun& host : hosts.hosts()) {
+    HostFacts facts{.host = host.name(), .ranks = static_cast<int>(host.ranks().size())};
+    facts.facts = nlohmann::json::parse(host.link()->version_of(kHostFacts), nullptr, false);
+    if (facts.facts.is_object()) diagnosis.hosts.push_back(std::move(facts));
+  }
+  judge(diagnosis);
+  std::erase_if(diagnosis.findings, [](const Finding& finding) {
+    return finding.verdict < Verdict::kWarn || finding.id == "cpus";
+  });
+  for (const std::string& sentence : finding_sentences(diagnosis)) output.print(sentence);
+}
+
 // Returns sentences about the user's settings and variables that have no effect, or less effect than expected. Reads
 // the environment of the launcher.
 std::vector<std::string> setting_remarks(const LaunchSettings& settings,
@@ -128,6 +147,7 @@ void print_errors(const HostStartup::Outcome& hosts, const Options& options, Job
 void print_start(const HostStartup::Outcome& outcome, const HostTable& hosts, bool is_first,
                  const Options& options, JobOutput& output) {
   for (const std::string& warning : outcome.warnings) output.print(warning);
+  print_preflight(hosts, options, output);
   if (is_first) print_binding(hosts, output);
   if (is_first || options.settings.table().flag("report_bindings")) print_bindings(hosts, output);
   if (is_first && options.settings.job.verbose) print_thread_shares(hosts, output);

@@ -78,6 +78,21 @@ constexpr Setting kJob[] = {
      .range = NumberRange{0.1, 1e8},
      .is_common = true,
      .help = "Time to start hosts and connect ranks."},
+    {.key = "preflight",
+     .flags = "--preflight",
+     .variable = "HOROVOD_PREFLIGHT",
+     .value = "LEVEL",
+     .choices = "off,quick,net,full",
+     .help = "Checks of hosts before ranks start: quick (the default) only looks and warns; net "
+             "loads links, full also disks and GPUs."},
+    {.key = "preflight_action",
+     .flags = "--preflight-action",
+     .variable = "HOROVOD_PREFLIGHT_ACTION",
+     .value = "ACTION",
+     .default_value = "warn",
+     .choices = "warn,stop",
+     .help = "What to do if --preflight net or full finds failures and no spare is left: warn, or "
+             "stop before ranks start."},
     {.key = "init_timeout",
      .flags = "--init-timeout",
      .variable = "HOROVOD_INIT_TIMEOUT",
@@ -185,8 +200,8 @@ constexpr Setting kElastic[] = {
      .value = "N",
      .range = NumberRange{1, kMostRanks},
      .is_common = true,
-     .help = "Smallest number of ranks of an elastic job; with fewer it pauses. Makes the job "
-             "elastic. Default: -np."},
+     .help = "Smallest number of ranks; with fewer the job pauses. Makes it elastic. Default: "
+             "-np."},
     {.key = "max_num_proc",
      .flags = "--max-np,--max-num-proc",
      .type = kInt,

@@ -9,6 +9,7 @@
 
 #include "base/files/elf_file.h"
 #include "base/text.h"
+#include "launcher/agent/doctor/host_facts.h"
 #include "launcher/agent/host/safe_folder.h"
 #include "launcher/protocol/command_file.h"
 #include "launcher/protocol/package_list.h"
@@ -252,6 +253,13 @@ void HostPreparation::use_environment(const char* origin) {
 }
 
 void HostPreparation::find() {
+  if (job_.command.front() == kAgentProgram) {
+    // This path works even if another agent has removed the file.
+    job_.command.front() = cat("/proc/", ::getpid(), "/exe");
+    outcome_.command = job_.command;
+    outcome_.program = job_.command.front();
+    return finish();
+  }
   const std::string_view path = search_path();
   const auto found =
       find_command(job_.command, {job_.working_directory, std::string(path), outcome_.environment,
@@ -508,6 +516,9 @@ void HostPreparation::call(std::function<void()> work, std::function<void()> don
 
 void HostPreparation::finish(Status status) {
   outcome_.status = std::move(status);
+  if (outcome_.status.ok()) {
+    outcome_.versions.emplace_back(kHostFacts, host_facts("quick", {}).dump());
+  }
   std::exchange(done_, nullptr)(std::move(outcome_));
 }
 

@@ -1,5 +1,7 @@
 #include "base/process/signals.h"
 
+#include <cstring>
+
 #include "base/text.h"
 
 namespace hvd {

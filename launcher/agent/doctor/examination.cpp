@@ -1,0 +1,390 @@
+#include "launcher/agent/doctor/examination.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "launcher/agent/doctor/host_facts.h"
+#include "launcher/agent/doctor/pair_meter.h"
+#include "launcher/agent/doctor/proven_stream.h"
+#include "launcher/agent/host/host_addresses.h"
+#include "launcher/protocol/pair_rule.h"
+#include "net/interfaces.h"
+#include "net/socket_address.h"
+#include "net/tcp_transport.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Json = nlohmann::json;
+using Pair = std::pair<int, int>;
+using Round = std::vector<Pair>;
+
+constexpr const char* kRole = "control ";
+constexpr double kMeetSeconds = 10;   // until all hosts have connected to rank 0
+constexpr double kRoundSeconds = 12;  // of one round of measurements
+constexpr double kIdleSeconds = 90;   // a host that gets no order ends
+constexpr size_t kMostRepeats = 4;    // rounds of suspicious pairs
+
+void print(const char* key, const Json& value) {
+  const std::string line = Json{{key, value}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+double real_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// The part of the ranks' environment that an examination uses.
+struct Participant {
+  int rank = 0, size = 1;
+  std::string master;
+  uint16_t port = 0;
+  Secret secret = Secret::random();
+  net::InterfaceChoice interfaces;
+  net::PortRange ports;
+};
+
+Result<Participant> read_participant() {
+  const auto number = [](const char* name) {
+    return parse_int(environment_variable(name).value_or("")).value_or(-1);
+  };
+  Participant self;
+  self.rank = static_cast<int>(number("HOROVOD_RANK"));
+  self.size = static_cast<int>(number("HOROVOD_SIZE"));
+  if (self.rank < 0 || self.size <= self.rank) {
+    return failed_precondition("--doctor is for horovodrun doctor, which starts this program");
+  }
+  if (self.size == 1) return self;
+  self.master = environment_variable("MASTER_ADDR").value_or("");
+  self.port = static_cast<uint16_t>(number("MASTER_PORT"));
+  HVD_ASSIGN_OR_RETURN(self.secret,
+                       Secret::from_hex(environment_variable("HOROVOD_JOB_SECRET").value_or("")));
+  HVD_ASSIGN_OR_RETURN(const Settings settings, Settings::from_environment());
+  HVD_ASSIGN_OR_RETURN(self.interfaces,
+                       net::InterfaceChoice::parse(settings.text("network_interfaces")));
+  HVD_ASSIGN_OR_RETURN(self.ports, net::parse_port_range(settings.text("port_range")));
+  return self;
+}
+
+// The addresses of this host that the job may use; loopback addresses last, for hosts that are this machine.
+Json own_addresses(const Participant& self) {
+  Json addresses = Json::array();
+  const auto found = net::interface_addresses();
+  if (!found.ok()) return addresses;
+  for (const net::InterfaceAddress& each : *found) {
+    if (self.interfaces.allows(each.interface, each.bytes))
+      addresses.push_back(net::address_text(each.bytes));
+  }
+  return addresses;
+}
+
+std::vector<std::string> texts_of(const Json& list) {
+  std::vector<std::string> texts;
+  if (!list.is_array()) return texts;
+  for (const Json& text : list) {
+    if (text.is_string()) texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+// The network card over which the hosts reach each other.
+void print_interface(const ProvenStream& stream) {
+  const std::string interface = interface_of_socket(stream.fd());
+  if (!interface.empty()) print("facts", {{"interfaces", {interface_facts(interface)}}});
+}
+
+// Up to this number of hosts, each host measures its link to each other one.
+constexpr int kMostForAllPairs = 8;
+
+// Returns rounds in which each host is in at most one pair: all pairs of few hosts (the circle method of a
+// tournament), else the pairs whose numbers differ in one bit, so that each host has log2(n) partners.
+std::vector<Round> rounds_for(int hosts) {
+  std::vector<Round> rounds;
+  if (hosts <= kMostForAllPairs) {
+    const int places = hosts + hosts % 2;  // with an odd number, one host rests in each round
+    for (int turn = 0; turn + 1 < places; ++turn) {
+      Round& round = rounds.emplace_back();
+      const auto at = [&](int place) {
+        return place == 0 ? 0 : 1 + (place - 1 + turn) % (places - 1);
+      };
+      for (int i = 0; i < places / 2; ++i) {
+        const int one = at(i), other = at(places - 1 - i);
+        if (one < hosts && other < hosts)
+          round.emplace_back(std::min(one, other), std::max(one, other));
+      }
+    }
+    return rounds;
+  }
+  for (int bit = 1; bit < hosts; bit *= 2) {
+    Round& round = rounds.emplace_back();
+    for (int host = 0; host < hosts; ++host) {
+      if ((host & bit) == 0 && host + bit < hosts) round.emplace_back(host, host + bit);
+    }
+  }
+  return rounds;
+}
+
+// Distributes pairs over rounds in which each host occurs once.
+std::vector<Round> packed(const std::set<Pair>& pairs) {
+  std::vector<Round> rounds;
+  for (const Pair& pair : pairs) {
+    const auto is_free = [&](const Round& round) {
+      return std::ranges::none_of(round, [&](const Pair& other) {
+        return other.first == pair.first || other.first == pair.second ||
+               other.second == pair.first || other.second == pair.second;
+      });
+    };
+    const auto found = std::ranges::find_if(rounds, is_free);
+    if (found != rounds.end())
+      found->push_back(pair);
+    else
+      rounds.push_back({pair});
+  }
+  return rounds;
+}
+
+// Rank 0's side.
+class Conductor {
+ public:
+  explicit Conductor(const Participant& self, uint16_t own_port) : self_(self) {
+    peers_[0].addresses = own_addresses(self);
+    peers_[0].port = own_port;
+  }
+
+  Status run() {
+    HVD_RETURN_IF_ERROR(meet());
+    compare_clocks();
+    for (const Round& round : rounds_for(self_.size)) measure(round, false);
+    const auto repeats = packed(suspicious());
+    for (size_t i = 0; i < repeats.size() && i < kMostRepeats; ++i) measure(repeats[i], true);
+    for (auto& [rank, peer] : peers_) {
+      if (peer.stream)
+        static_cast<void>(peer.stream->send({{"do", "end"}}, Deadline::after_seconds(1)));
+    }
+    return {};
+  }
+
+ private:
+  struct Peer {
+    std::optional<ProvenStream> stream{};  // none for rank 0 itself
+    Json addresses{};
+    uint16_t port = 0;
+  };
+
+  // Waits until all hosts have connected, or for kMeetSeconds.
+  Status meet() {
+    HVD_ASSIGN_OR_RETURN(net::TcpListener listener,
+                         net::TcpListener::open({self_.port, self_.port}));
+    const Deadline deadline = Deadline::after_seconds(kMeetSeconds);
+    while (static_cast<int>(peers_.size()) < self_.size && !deadline.passed()) {
+      pollfd waiting{listener.socket.get(), POLLIN, 0};
+      if (::poll(&waiting, 1, deadline.poll_timeout()) <= 0) continue;
+      GuardedFd socket = net::accept_tcp(listener);
+      if (!socket) continue;
+      auto stream = ProvenStream::accept(std::move(socket), self_.secret, earlier(deadline, 1));
+      if (!stream.ok() || !std::string_view(stream->name()).starts_with(kRole)) continue;
+      const auto rank =
+          parse_int(stream->name().substr(std::string_view(kRole).size())).value_or(-1);
+      const auto hello = stream->receive(earlier(deadline, 1));
+      if (rank < 1 || rank >= self_.size || !hello.ok()) continue;
+      if (peers_.size() == 1) print_interface(*stream);
+      Peer& peer = peers_[static_cast<int>(rank)];
+      peer.stream.emplace(*std::move(stream));
+      peer.addresses = hello->value("addresses", Json::array());
+      peer.port = hello->value("port", uint16_t{0});
+    }
+    for (int rank = 1; rank < self_.size; ++rank) {
+      if (!peers_.contains(rank)) {
+        print_pair(rank, 0, {{"error", cat("cannot connect to ", self_.master, ":", self_.port)}},
+                   false);
+      }
+    }
+    return {};
+  }
+
+  // Sends each host the difference between its clock and this one's.
+  void compare_clocks() {
+    for (auto& [rank, peer] : peers_) {
+      if (!peer.stream) continue;
+      const Deadline deadline = Deadline::after_seconds(1);
+      const double before = real_time();
+      if (!peer.stream->send({{"do", "clock"}}, deadline).ok()) continue;
+      const auto answer = peer.stream->receive(deadline);
+      const double after = real_time();
+      if (!answer.ok()) continue;
+      const double offset = answer->value("time", before) - (before + after) / 2;
+      static_cast<void>(peer.stream->send({{"do", "offset"}, {"seconds", offset}}, deadline));
+    }
+  }
+
+  void measure(const Round& round, bool is_repeated) {
+    ++round_;
+    const Deadline deadline = Deadline::after_seconds(kRoundSeconds);
+    std::vector<Pair> asked;
+    std::thread own;
+    Json own_values;
+    for (const Pair& pair : round) {
+      const auto& [from, to] = pair;
+      if (!peers_.contains(from) || !peers_.contains(to)) continue;
+      const Peer& target = peers_[to];
+      if (from == 0) {
+        own = std::thread([&, addresses = texts_of(target.addresses), port = target.port] {
+          own_values = measure_pair(addresses, port, self_.secret);
+        });
+        asked.push_back(pair);
+        continue;
+      }
+      const Json order = {{"do", "measure"},
+                          {"round", round_},
+                          {"addresses", target.addresses},
+                          {"port", target.port}};
+      if (peers_[from].stream->send(order, deadline).ok()) asked.push_back(pair);
+    }
+    for (const auto& [from, to] : asked) {
+      Json values;
+      if (from == 0) {
+        own.join();
+        values = own_values;
+      } else {
+        values = answer_of(from, deadline);
+      }
+      note(from, to, values);
+      print_pair(from, to, values, is_repeated);
+    }
+  }
+
+  // Skips late answers of earlier rounds.
+  Json answer_of(int rank, Deadline deadline) {
+    while (true) {
+      const auto answer = peers_[rank].stream->receive(deadline);
+      if (!answer.ok())
+        return {
+            {"error", cat("the host did not finish its measurement: ", answer.status().message())}};
+      if (answer->value("round", 0) == round_) return answer->value("pair", Json::object());
+    }
+  }
+
+  void note(int from, int to, const Json& values) {
+    const auto add = [&](int sender, int receiver, const char* key) {
+      if (values.contains(key)) speeds_.push_back({sender, receiver, values.value(key, 0.0)});
+    };
+    add(from, to, "send");
+    add(to, from, "receive");
+    if (values.contains("error") || values.contains("large_lost")) broken_.insert({from, to});
+  }
+
+  // The pairs to measure again: each slow link, and each slow host with two others that are not slow.
+  std::set<Pair> suspicious() const {
+    const SlowParts slow = find_slow_parts(speeds_);
+    std::set<Pair> pairs = broken_;
+    const auto add = [&](int one, int other) {
+      pairs.insert({std::min(one, other), std::max(one, other)});
+    };
+    for (const auto& [ends, share] : slow.links) add(ends.first, ends.second);
+    std::set<int> hosts;
+    for (const auto& [host, share] : slow.senders) hosts.insert(host);
+    for (const auto& [host, share] : slow.receivers) hosts.insert(host);
+    for (const int host : hosts) {
+      int partners = 0;
+      for (const PairSpeed& speed : speeds_) {
+        if (partners == 2 || (speed.from != host && speed.to != host)) continue;
+        const int other = speed.from == host ? speed.to : speed.from;
+        if (hosts.contains(other)) continue;
+        add(host, other);
+        ++partners;
+      }
+    }
+    return pairs;
+  }
+
+  void print_pair(int from, int to, Json values, bool is_repeated) const {
+    values["from"] = from;
+    values["to"] = to;
+    values["round"] = round_;
+    values["again"] = is_repeated;
+    print("pair", values);
+  }
+
+  const Participant& self_;
+  std::map<int, Peer> peers_;
+  std::vector<PairSpeed> speeds_;
+  std::set<Pair> broken_;
+  int round_ = 0;
+};
+
+// The side of all other ranks: obeys rank 0's orders.
+Status follow(const Participant& self, uint16_t own_port) {
+  const Deadline connect_limit = Deadline::after_seconds(kMeetSeconds);
+  std::optional<ProvenStream> stream;
+  while (true) {
+    auto attempt = ProvenStream::connect({self.master}, self.port, self.secret,
+                                         cat(kRole, self.rank), connect_limit);
+    if (attempt.ok()) {
+      stream.emplace(*std::move(attempt));
+      break;
+    }
+    if (connect_limit.passed()) return attempt.status();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 may not listen yet
+  }
+  HVD_RETURN_IF_ERROR(
+      stream->send({{"addresses", own_addresses(self)}, {"port", own_port}}, connect_limit));
+  while (true) {
+    HVD_ASSIGN_OR_RETURN(const Json order, stream->receive(Deadline::after_seconds(kIdleSeconds)));
+    const std::string what = order.value("do", "");
+    const Deadline deadline = Deadline::after_seconds(kRoundSeconds);
+    if (what == "clock") {
+      HVD_RETURN_IF_ERROR(stream->send({{"time", real_time()}}, deadline));
+    } else if (what == "offset") {
+      print("facts", {{"clock_offset", order.value("seconds", 0.0)}});
+    } else if (what == "measure") {
+      const Json values = measure_pair(texts_of(order.value("addresses", Json::array())),
+                                       order.value("port", uint16_t{0}), self.secret);
+      HVD_RETURN_IF_ERROR(
+          stream->send({{"round", order.value("round", 0)}, {"pair", values}}, deadline));
+    } else {
+      return {};
+    }
+  }
+}
+
+}  // namespace
+
+int examine_host(const std::string& level, const std::string& hosts,
+                 const std::vector<std::string>& command) {
+  const auto self = read_participant();
+  if (!self.ok()) {
+    std::fprintf(stderr, "horovod-agent: %s\n", self.status().message().c_str());
+    return 2;
+  }
+  const ProcessorTime before = processor_time();
+  print("facts", host_facts(level, command));
+  if (level != "quick" && self->size > 1) {
+    print("facts", {{"names_missing", missing_names(split(hosts, ','))}});
+    const auto server = PairServer::open(self->secret, self->ports);
+    Status status = server.status();
+    if (status.ok()) {
+      status =
+          self->rank == 0 ? Conductor(*self, server->port()).run() : follow(*self, server->port());
+    }
+    if (!status.ok()) print("facts", {{"network_error", status.message()}});
+  }
+  const ProcessorTime after = processor_time();
+  if (level != "quick" && after.all > before.all) {
+    const double share = (after.stolen - before.stolen) / (after.all - before.all);
+    print("facts", {{"steal_percent", 100 * share}});
+  }
+  return 0;
+}
+
+}  // namespace hvd::launcher

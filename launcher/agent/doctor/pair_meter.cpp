@@ -1,0 +1,192 @@
+#include "launcher/agent/doctor/pair_meter.h"
+
+// <netinet/tcp.h> cannot be used, because its tcp_info lacks the count of segments.
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+#include "base/text.h"
+#include "launcher/agent/doctor/proven_stream.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kRole = "measure";
+constexpr int kEchoes = 200;
+constexpr size_t kEchoSize = 64;
+constexpr size_t kLargeSize = 64 << 10;
+constexpr double kLargeSeconds = 2;
+constexpr double kLoadSeconds = 0.25;
+constexpr double kConnectSeconds = 3;
+constexpr double kMostSeconds = 8;  // of one measurement
+constexpr size_t kBlock = 64 << 10;
+constexpr int kMostClients = 16;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Keeps little unsent data in the socket, so that the time of the load ends with the load.
+void limit_unsent(int socket) {
+  const int bytes = 128 << 10;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+// The share of segments that this end has sent again; -1: unknown.
+double retransmitted(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return -1;
+  const double segments = info.tcpi_segs_out;
+  return segments > 0 ? info.tcpi_total_retrans / segments : -1;
+}
+
+// Sends blocks for kLoadSeconds. The first byte of the last block is 0.
+Status fill(ProvenStream& stream, Deadline deadline) {
+  Bytes block(kBlock);
+  limit_unsent(stream.fd());
+  const auto begin = Clock::now();
+  bool is_last = false;
+  while (!is_last) {
+    is_last = seconds_since(begin) >= kLoadSeconds;
+    block[0] = is_last ? std::byte{0} : std::byte{1};
+    HVD_RETURN_IF_ERROR(stream.write(block, deadline));
+  }
+  return {};
+}
+
+// Reads the blocks of fill(). Returns bytes per second.
+Result<double> drain(ProvenStream& stream, Deadline deadline) {
+  Bytes block(kBlock);
+  HVD_RETURN_IF_ERROR(stream.read(block, deadline));
+  const auto begin = Clock::now();  // the first block is not counted: its time began at the sender
+  double bytes = 0;
+  while (block[0] != std::byte{0}) {
+    HVD_RETURN_IF_ERROR(stream.read(block, deadline));
+    bytes += static_cast<double>(kBlock);
+  }
+  const double seconds = seconds_since(begin);
+  return seconds > 0 ? bytes / seconds : 0;
+}
+
+Status echo(ProvenStream& stream, int times, size_t size, Deadline deadline) {
+  Bytes bytes(size);
+  for (int i = 0; i < times; ++i) {
+    HVD_RETURN_IF_ERROR(stream.read(bytes, deadline));
+    HVD_RETURN_IF_ERROR(stream.write(bytes, deadline));
+  }
+  return {};
+}
+
+// Serves one client: each request is a message with the key "do".
+Status serve(ProvenStream& stream) {
+  const Deadline deadline = Deadline::after_seconds(kMostSeconds);
+  while (true) {
+    HVD_ASSIGN_OR_RETURN(const Json request, stream.receive(deadline));
+    const std::string what = request.value("do", "");
+    if (what == "echo") {
+      HVD_RETURN_IF_ERROR(echo(stream, kEchoes, kEchoSize, deadline));
+    } else if (what == "echo_large") {
+      HVD_RETURN_IF_ERROR(echo(stream, 1, kLargeSize, deadline));
+    } else if (what == "drain") {
+      HVD_ASSIGN_OR_RETURN(const double speed, drain(stream, deadline));
+      HVD_RETURN_IF_ERROR(stream.send({{"speed", speed}}, deadline));
+    } else if (what == "fill") {
+      HVD_RETURN_IF_ERROR(fill(stream, deadline));
+      HVD_RETURN_IF_ERROR(stream.send({{"retransmits", retransmitted(stream.fd())}}, deadline));
+    } else {
+      return {};
+    }
+  }
+}
+
+Status ping(ProvenStream& stream, Json& values, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(stream.send({{"do", "echo"}}, deadline));
+  Bytes bytes(kEchoSize);
+  std::vector<double> times;
+  for (int i = 0; i < kEchoes; ++i) {
+    const auto begin = Clock::now();
+    HVD_RETURN_IF_ERROR(stream.write(bytes, deadline));
+    HVD_RETURN_IF_ERROR(stream.read(bytes, deadline));
+    times.push_back(seconds_since(begin));
+  }
+  std::ranges::sort(times);
+  values["latency_p50"] = times[times.size() / 2];
+  values["latency_p99"] = times[times.size() * 99 / 100];
+  return {};
+}
+
+Status try_large(ProvenStream& stream, Json& values, Deadline deadline) {
+  const Deadline limit = earlier(deadline, kLargeSeconds);
+  HVD_RETURN_IF_ERROR(stream.send({{"do", "echo_large"}}, limit));
+  Bytes bytes(kLargeSize);
+  Status status = stream.write(bytes, limit);
+  if (status.ok()) status = stream.read(bytes, limit);
+  if (status.code() == Code::kDeadlineExceeded) values["large_lost"] = true;
+  return status;
+}
+
+Status load(ProvenStream& stream, Json& values, Deadline deadline) {
+  HVD_RETURN_IF_ERROR(stream.send({{"do", "drain"}}, deadline));
+  HVD_RETURN_IF_ERROR(fill(stream, deadline));
+  HVD_ASSIGN_OR_RETURN(const Json drained, stream.receive(deadline));
+  values["send"] = drained.value("speed", -1.0);
+  HVD_RETURN_IF_ERROR(stream.send({{"do", "fill"}}, deadline));
+  HVD_ASSIGN_OR_RETURN(values["receive"], drain(stream, deadline));
+  HVD_ASSIGN_OR_RETURN(const Json filled, stream.receive(deadline));
+  const double own = retransmitted(stream.fd()), other = filled.value("retransmits", -1.0);
+  if (own >= 0 || other >= 0) values["retransmits"] = std::max(own, other);
+  return stream.send({{"do", "end"}}, deadline);
+}
+
+}  // namespace
+
+Result<PairServer> PairServer::open(const Secret& secret, const net::PortRange& ports) {
+  HVD_ASSIGN_OR_RETURN(net::TcpListener listener, net::TcpListener::open(ports));
+  PairServer server(listener.port);
+  const auto shared = std::make_shared<net::TcpListener>(std::move(listener));
+  const auto clients = std::make_shared<std::atomic<int>>(0);
+  std::thread([=, secret = secret] {
+    while (true) {
+      pollfd waiting{shared->socket.get(), POLLIN, 0};
+      ::poll(&waiting, 1, -1);
+      GuardedFd socket = net::accept_tcp(*shared);
+      if (!socket || *clients >= kMostClients) continue;
+      ++*clients;
+      std::thread([=, client = std::make_shared<GuardedFd>(std::move(socket))] {
+        auto stream = ProvenStream::accept(std::move(*client), secret,
+                                           Deadline::after_seconds(kConnectSeconds));
+        if (stream.ok() && stream->name() == kRole) static_cast<void>(serve(*stream));
+        --*clients;
+      }).detach();
+    }
+  }).detach();
+  return server;
+}
+
+Json measure_pair(const std::vector<std::string>& addresses, uint16_t port, const Secret& secret) {
+  Json values = Json::object();
+  const Deadline deadline = Deadline::after_seconds(kMostSeconds);
+  auto stream = ProvenStream::connect(addresses, port, secret, kRole,
+                                      Deadline::after_seconds(kConnectSeconds));
+  if (!stream.ok()) {
+    values["error"] = cat("cannot connect to ", stream.status().message());
+    return values;
+  }
+  values["address"] = stream->address();
+  Status status = ping(*stream, values, deadline);
+  if (status.ok()) status = try_large(*stream, values, deadline);
+  if (status.ok()) status = load(*stream, values, deadline);
+  if (!status.ok() && !values.contains("large_lost")) values["error"] = status.message();
+  return values;
+}
+
+}  // namespace hvd::launcher

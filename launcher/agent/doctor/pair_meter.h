@@ -1,0 +1,34 @@
+// Measures the link from this host to another one: latency, large packets, and bandwidth in both directions. The other
+// host runs a PairServer, which only echoes, drains and fills. Blocks the calling thread.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/secrets/secret.h"
+#include "net/endpoint.h"
+#include "net/tcp_transport.h"
+
+namespace hvd::launcher {
+
+// Serves the measurements of other hosts, on a thread of its own, until the process ends.
+class PairServer {
+ public:
+  static Result<PairServer> open(const Secret& secret, const net::PortRange& ports);
+  uint16_t port() const { return port_; }
+
+ private:
+  explicit PairServer(uint16_t port) : port_(port) {}
+  uint16_t port_;
+};
+
+// Returns the values of a pair (docs/doctor.md): address, send, receive, latency_p50, latency_p99, retransmits,
+// large_lost, error.
+nlohmann::json measure_pair(const std::vector<std::string>& addresses, uint16_t port,
+                            const Secret& secret);
+
+}  // namespace hvd::launcher
