@@ -67,6 +67,28 @@ def test_a_slow_host_is_named():
     expect([check[:2] for check in checks(answer, ["fail"])] == [("d", "bandwidth")], answer)
 
 
+@world("a b c")
+def test_a_spare_replaces_a_host_with_a_failure_and_without_a_spare_the_job_may_stop():
+    enter = ["nsenter", "-t", str(host.pid_of("b")), "-m"]
+    subprocess.run([*enter, "mount", "-t", "tmpfs", "-o", "size=512k", "none", "/dev/shm"], check=True)
+    job = Job("-np", 2, "-H", "a,b,c", "--spares", 1, "--preflight", "net", "hostname")
+    job.ends_with(0)
+    expect(sorted(job.out.splitlines()) == ["[0]<stdout>:a", "[1]<stdout>:c"], job.describe())
+    expect(any("host b: /dev/shm has 512K free" in line for line in job.said()), job.describe())
+    job.leaves_nothing()
+    stopping = ("--preflight-action", "stop")
+    job = Job("-np", 2, "-H", "a,b", "--preflight", "net", *stopping, "touch", job.folder / "started")
+    job.ends_with(2)
+    expect(not (job.folder / "started").exists() and "--preflight-action stop" in job.said()[-1], job.describe())
+    # Quick warns alone, and off says nothing.
+    job = Job("-H", "a,b", "true")
+    job.ends_with(0)
+    expect(len(job.said()) == 1 and "host b: /dev/shm has 512K free" in job.said()[0], job.describe())
+    job = Job("-H", "a,b", "--preflight", "off", "true")
+    job.ends_with(0)
+    expect(job.said() == [], job.describe())
+
+
 @world("a b")
 def test_bad_input_is_one_sentence():
     for arguments, words in [

@@ -84,7 +84,7 @@ def limited(hosts, rates):
 
 def many_hosts(bench):
     """The seconds of a command for 64 hosts at level net, which receive 20 Mb/s each."""
-    with limited(MANY, {name: RATE for name in MANY.split()}):
+    with limited(MANY, dict.fromkeys(MANY.split(), RATE)):
         answers = [examine(MANY, slots=1) for _ in range(1 if bench.is_quick else 3)]
     failures = {each for answer in answers for each in found(answer) if each[1] == "fail"}
     pairs = len(answers[0]["pairs"])
@@ -138,7 +138,7 @@ HEALTHY = "0, No, No, 0x0000000000000001, 10"
 def with_gpu(*rows):
     """One host's GPUs beside two healthy ones on each other host."""
     both = gpus(HEALTHY, HEALTHY)
-    return with_tools({name: both for name in FEW.split()} | {"b": "\n".join(rows)})
+    return with_tools(dict.fromkeys(FEW.split(), both) | {"b": "\n".join(rows)})
 
 
 @contextlib.contextmanager
