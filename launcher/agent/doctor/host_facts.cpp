@@ -116,7 +116,6 @@ void add_folder(Json& facts, const std::string& name, const std::string& path) {
 void add_folders(Json& facts) {
   const auto found = in_child(kToolSeconds, [] {
     Json folders = Json::object();
-    add_folder(folders, "shm", "/dev/shm");
     add_folder(folders, "tmp", environment_variable("TMPDIR").value_or("/tmp"));
     add_folder(folders, "wdir", fs::current_path().string());
     return folders;
@@ -168,7 +167,8 @@ void add_processors(Json& facts, const std::string& root) {
 }
 
 // The time for which this thread waited for a processor while it computed for a moment.
-void add_run_delay(Json& facts, std::chrono::milliseconds moment) {
+void add_run_delay(Json& facts) {
+  constexpr auto kMoment = std::chrono::milliseconds(100);
   const auto read = [] {
     const auto words = words_of(read_proc_file("/proc/thread-self/schedstat"));
     std::array<double, 2> times{};  // of running and of waiting, in nanoseconds
@@ -178,7 +178,7 @@ void add_run_delay(Json& facts, std::chrono::milliseconds moment) {
     return times;
   };
   const auto before = read();
-  const auto end = Clock::now() + moment;
+  const auto end = Clock::now() + kMoment;
   while (Clock::now() < end) {
   }
   const auto after = read();
@@ -373,16 +373,14 @@ Json ask_python(std::vector<std::string> command) {
 
 Json host_facts(std::string_view level, const std::vector<std::string>& command,
                 const std::string& root) {
-  constexpr auto kGlance = std::chrono::milliseconds(10), kLook = std::chrono::milliseconds(100);
   Json facts = Json::object();
   add_processors(facts, root);
-  add_run_delay(facts, level == "quick" ? kGlance : kLook);
   add_memory(facts, root);
   add_cgroup_limits(facts, root);
-  add_folders(facts);
+  // Memory file systems do not hang; the other folders may be on a network file system.
+  add_folder(facts, "shm", "/dev/shm");
   add_limits(facts);
   add_rdma(facts, root);
-  add_pcie(facts, root);
   timex clock{};
   facts["clock_synchronised"] = ::adjtimex(&clock) != TIME_ERROR;
   facts["clock_max_error"] = static_cast<double>(clock.maxerror) / 1e6;
@@ -393,6 +391,9 @@ Json host_facts(std::string_view level, const std::vector<std::string>& command,
     facts["host_name"] = system.nodename;
   }
   if (level == "quick") return facts;
+  add_folders(facts);
+  add_pcie(facts, root);
+  add_run_delay(facts);
   add_gpus(facts, root);
   if (const auto found = in_child(kToolSeconds + 1, [&] { return ask_python(command); })) {
     facts.update(*found);
