@@ -155,7 +155,9 @@ Status pass_preflight(const Options& options, SlotPlan& plan, std::vector<Host>&
   if (level != "net" && level != "full") return {};
   std::vector<Host> hosts(plan.hosts.begin(), plan.hosts.end());
   hosts.insert(hosts.end(), spares.begin(), spares.end());
-  HVD_ASSIGN_OR_RETURN(Diagnosis diagnosis, examine(options, std::move(hosts), level));
+  auto examined = examine(options, std::move(hosts), level);
+  if (!examined.ok()) return examined.status().with_context(cat("--preflight ", level));
+  Diagnosis& diagnosis = *examined;
   std::erase_if(diagnosis.findings,
                 [](const Finding& finding) { return finding.verdict < Verdict::kWarn; });
   for (const std::string& sentence : finding_sentences(diagnosis)) print_message(sentence);

@@ -56,12 +56,12 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-bool is_busy_host(const Json& facts) {
-  for (const char* key : {"load_percent", "run_delay_percent", "steal_percent"}) {
-    if (number(facts, key).value_or(0) > kBusyPercent) return true;
-  }
-  return false;
+double busy_percent(const Json& facts) {
+  return number(facts, "run_delay_percent").value_or(0) +
+         number(facts, "steal_percent").value_or(0);
 }
+
+bool is_busy_host(const Json& facts) { return busy_percent(facts) > kBusyPercent; }
 
 // Returns "2", or "0.50" for a number that is not whole.
 std::string short_number(double value) {
@@ -612,9 +612,15 @@ class PairRules {
     }
   }
 
+  // Whether the host is busier than most: then its load may explain its times. If all are busy, the comparison holds.
   bool is_busy(int host) const {
+    std::vector<double> all;
+    for (const HostFacts& each : hosts_) {
+      if (each.facts.is_object()) all.push_back(busy_percent(each.facts));
+    }
     const Json& facts = hosts_[static_cast<size_t>(host)].facts;
-    return facts.is_object() && is_busy_host(facts);
+    constexpr double kMore = 25;
+    return facts.is_object() && busy_percent(facts) > median_of(std::move(all)) + kMore;
   }
 
   // Only a host or a link far below the others fails, and only if no other program there explains it.

@@ -63,8 +63,12 @@ def test_a_slow_host_is_named():
     rate = "rate 20mbit burst 32k latency 50ms".split()
     for name, each in {"a": rate, "b": rate, "c": rate, "d": ["rate", "4mbit", *rate[2:]]}.items():
         subprocess.run(["tc", "qdisc", "add", "dev", port_of(name), "root", "tbf", *each], check=True)
-    answer = doctor("-H", "a,b,c,d", code=1)
-    expect([check[:2] for check in checks(answer, ["fail"])] == [("d", "bandwidth")], answer)
+    job = Job("doctor", "--json", "-H", "a,b,c,d")
+    code = job.wait()
+    answer = json.loads(job.out)
+    # It is a note if d happens to be busier than the others.
+    found = [(check[0], check[2]) for check in checks(answer, ["note", "warn", "fail"]) if check[1] == "bandwidth"]
+    expect([name for name, _ in found] == ["d"] and code == (found[0][1] == "fail"), answer)
 
 
 @world("a b c")

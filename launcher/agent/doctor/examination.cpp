@@ -358,6 +358,15 @@ Status follow(const Participant& self, uint16_t own_port) {
   }
 }
 
+void measure_links(const Participant& self) {
+  const auto server = PairServer::open(self.secret, self.ports);
+  Status status = server.status();
+  if (status.ok()) {
+    status = self.rank == 0 ? Conductor(self, server->port()).run() : follow(self, server->port());
+  }
+  if (!status.ok()) print("facts", {{"network_error", status.message()}});
+}
+
 }  // namespace
 
 int examine_host(const std::string& level, const std::string& hosts,
@@ -368,19 +377,14 @@ int examine_host(const std::string& level, const std::string& hosts,
     return 2;
   }
   const ProcessorTime before = processor_time();
-  print("facts", host_facts(level, command));
-  if (level != "quick" && self->size > 1) {
-    print("facts", {{"names_missing", missing_names(split(hosts, ','))}});
-    const auto server = PairServer::open(self->secret, self->ports);
-    Status status = server.status();
-    if (status.ok()) {
-      status =
-          self->rank == 0 ? Conductor(*self, server->port()).run() : follow(*self, server->port());
-    }
-    if (!status.ok()) print("facts", {{"network_error", status.message()}});
-  }
+  print("facts", quick_facts());
+  if (level == "quick") return 0;
+  // The hosts meet before they read facts that may take a minute on one of them.
+  if (self->size > 1) measure_links(*self);
+  print("facts", {{"names_missing", missing_names(split(hosts, ','))}});
+  print("facts", further_facts(level, command));
   const ProcessorTime after = processor_time();
-  if (level != "quick" && after.all > before.all) {
+  if (after.all > before.all) {
     const double share = (after.stolen - before.stolen) / (after.all - before.all);
     print("facts", {{"steal_percent", 100 * share}});
   }

@@ -170,7 +170,8 @@ void add_processors(Json& facts, const std::string& root) {
 void add_run_delay(Json& facts) {
   constexpr auto kMoment = std::chrono::milliseconds(100);
   const auto read = [] {
-    const auto words = words_of(read_proc_file("/proc/thread-self/schedstat"));
+    const std::string text = read_proc_file("/proc/thread-self/schedstat");
+    const auto words = words_of(text);
     std::array<double, 2> times{};  // of running and of waiting, in nanoseconds
     for (size_t i = 0; i < times.size() && i < words.size(); ++i) {
       times[i] = parse_double(words[i]).value_or(0);
@@ -371,8 +372,7 @@ Json ask_python(std::vector<std::string> command) {
 
 }  // namespace
 
-Json host_facts(std::string_view level, const std::vector<std::string>& command,
-                const std::string& root) {
+Json quick_facts(const std::string& root) {
   Json facts = Json::object();
   add_processors(facts, root);
   add_memory(facts, root);
@@ -390,7 +390,12 @@ Json host_facts(std::string_view level, const std::vector<std::string>& command,
     facts["machine"] = system.machine;
     facts["host_name"] = system.nodename;
   }
-  if (level == "quick") return facts;
+  return facts;
+}
+
+Json further_facts(std::string_view level, const std::vector<std::string>& command,
+                   const std::string& root) {
+  Json facts = Json::object();
   add_folders(facts);
   add_pcie(facts, root);
   add_run_delay(facts);
@@ -448,7 +453,7 @@ Json interface_facts(const std::string& interface, const std::string& root) {
 ProcessorTime processor_time(const std::string& root) {
   ProcessorTime time;
   const std::string text = read_proc_file(root + "proc/stat");
-  const auto words = words_of(text.substr(0, text.find('\n')));
+  const auto words = words_of(std::string_view(text).substr(0, text.find('\n')));
   constexpr size_t kSteal =
       8;  // user, nice, system, idle, iowait, irq, softirq, steal follow "cpu"
   for (size_t i = 1; i < words.size() && i <= kSteal; ++i) {

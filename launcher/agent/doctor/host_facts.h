@@ -10,10 +10,11 @@
 
 namespace hvd::launcher {
 
-// `level`: quick, net or full. `command`: the program whose Python's packages are listed; may be empty. `root`: the
-// folder of /proc, /sys and /dev; only tests give another one.
-nlohmann::json host_facts(std::string_view level, const std::vector<std::string>& command,
-                          const std::string& root = "/");
+// `root`: the folder of /proc and /sys; only tests give another one. Takes about a millisecond.
+nlohmann::json quick_facts(const std::string& root = "/");
+// Reads what takes longer. `level`: net or full. `command`: the program whose Python's packages are listed; may be empty.
+nlohmann::json further_facts(std::string_view level, const std::vector<std::string>& command,
+                             const std::string& root = "/");
 // Returns the names that this host cannot resolve.
 nlohmann::json missing_names(const std::vector<std::string>& names);
 // Returns name, speed, mtu, duplex and carrier_downs of a network card.

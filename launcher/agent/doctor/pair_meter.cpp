@@ -159,7 +159,11 @@ Result<PairServer> PairServer::open(const Secret& secret, const net::PortRange& 
       pollfd waiting{shared->socket.get(), POLLIN, 0};
       ::poll(&waiting, 1, -1);
       GuardedFd socket = net::accept_tcp(*shared);
-      if (!socket || *clients >= kMostClients) continue;
+      if (!socket || *clients >= kMostClients) {
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(10));  // a lack of descriptors may pass
+        continue;
+      }
       ++*clients;
       std::thread([=, client = std::make_shared<GuardedFd>(std::move(socket))] {
         auto stream = ProvenStream::accept(std::move(*client), secret,

@@ -517,7 +517,7 @@ void HostPreparation::call(std::function<void()> work, std::function<void()> don
 void HostPreparation::finish(Status status) {
   outcome_.status = std::move(status);
   if (outcome_.status.ok()) {
-    outcome_.versions.emplace_back(kHostFacts, host_facts("quick", {}).dump());
+    outcome_.versions.emplace_back(kHostFacts, quick_facts().dump());
   }
   std::exchange(done_, nullptr)(std::move(outcome_));
 }
