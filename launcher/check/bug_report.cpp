@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/check/check_build.h"
+#include "launcher/check/doctor.h"
 #include "launcher/check/format.h"
 #include "launcher/check/interpreter.h"
 #include "launcher/check/loaded_library.h"
@@ -165,6 +166,14 @@ std::string describe_settings(const LaunchSettings& settings, const Redactor& re
   return text + "others: the defaults of this version\n";
 }
 
+// The examination of this machine, as by horovodrun doctor --preflight quick.
+std::string describe_health() {
+  Host here;
+  here.name = "localhost";
+  const auto diagnosis = examine(Options(), {here}, "quick");
+  return diagnosis.ok() ? diagnosis_text(*diagnosis) : diagnosis.status().message() + "\n";
+}
+
 std::string redact_lines(const std::string& text, const Redactor& redactor) {
   std::vector<std::string> lines = split(text, '\n');
   for (std::string& line : lines) line = redactor.redact(line);
@@ -202,8 +211,8 @@ int write_report(std::span<const std::string> arguments) {
   const std::string checks = format_check(try_everything(options.settings, python), true);
   const std::string text =
       cat("horovodrun report\n\n[build]\n", describe_build(), "\n[host]\n", describe_host(),
-          "\n[check-build]\ninterpreter: ", python, redact_lines(checks, redactor),
-          "\n[environment]\n", describe_environment(redactor), "\n[settings]\n",
+          "\n[check-build]\ninterpreter: ", python, redact_lines(checks, redactor), "\n[doctor]\n",
+          describe_health(), "\n[environment]\n", describe_environment(redactor), "\n[settings]\n",
           parsed.ok() ? describe_settings(options.settings, redactor)
                       : redactor.redact(parsed.status().message()) + "\n");
   if (const Status status = create_text_file(path, "the report", text, 0600); !status.ok())
