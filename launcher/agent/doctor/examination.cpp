@@ -337,6 +337,7 @@ Status follow(const Participant& self, uint16_t own_port) {
     if (connect_limit.passed()) return attempt.status();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 may not listen yet
   }
+  print_interface(*stream);
   HVD_RETURN_IF_ERROR(
       stream->send({{"addresses", own_addresses(self)}, {"port", own_port}}, connect_limit));
   while (true) {

@@ -301,8 +301,9 @@ Json parse_gpus(const std::string& text) {
   return gpus;
 }
 
-// The last field but one has another name in drivers before 535.
+// The last field but one has another name in drivers before 535, which print a sentence about an unknown field.
 Json ask_nvidia_smi() {
+  bool has_output = false;
   for (const char* reasons : {"clocks_event_reasons.active", "clocks_throttle_reasons.active"}) {
     const std::string query =
         cat("--query-gpu=uuid,name,ecc.errors.uncorrected.volatile.total,remapped_rows.failure,"
@@ -313,10 +314,12 @@ Json ask_nvidia_smi() {
     if (output.status().code() == Code::kNotFound) return {{"gpu_tool", "none"}};
     if (output.status().code() == Code::kDeadlineExceeded) return {{"gpu_tool", "hung"}};
     if (!output.ok()) continue;
-    const Json gpus = parse_gpus(*output);
-    return gpus.empty() ? Json{{"gpu_tool", "garbage"}} : Json{{"gpu_tool", "ok"}, {"gpus", gpus}};
+    if (Json gpus = parse_gpus(*output); !gpus.empty()) {
+      return {{"gpu_tool", "ok"}, {"gpus", std::move(gpus)}};
+    }
+    has_output = has_output || !trim(*output).empty();
   }
-  return {{"gpu_tool", "died"}};
+  return {{"gpu_tool", has_output ? "garbage" : "died"}};
 }
 
 void add_gpus(Json& facts, const std::string& root) {

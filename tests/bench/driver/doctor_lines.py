@@ -1,283 +1,103 @@
-"""The benchmark lines about horovodrun doctor. Each planted fault must be found on its host or link, with its name and
-verdict; no other host may have a failure or a warning of another kind."""
+"""The lines of tests/bench/doctor: the time of horovodrun doctor, and what it finds."""
 
-import contextlib
 import json
 import os
-import pathlib
-import re
 import statistics
 import subprocess
+import sys
 import tempfile
-import threading
-import time
 
-from driver import teams
+from driver import doctor_faults, teams
 from driver.lines import Line, Result
 
-LAUNCHER = teams.BUILD / "bin" / "horovodrun"
-RATE = ["rate", "20mbit", "burst", "32k", "latency", "50ms"]
-MANY = " ".join(f"h{number:02}" for number in range(64))
-FEW = "a b c d e f"
+sys.path.insert(0, str(teams.ROOT / "tests" / "hosts"))
+
+TIMEOUT = 200
+FEW, MANY = "a b c d", " ".join(f"h{number}" for number in range(64))
+# Hosts of one machine share its processors, so that each of them waits at times.
+SHARED = ("contention", "cpu_speed", "memory_speed")
 
 
-def examine(hosts, *flags, slots=2):
-    """Returns the doctor's answer as an object, with its seconds as the launcher's user sees them."""
-    names = ",".join(f"{name}:{slots}" for name in hosts.split())
-    began = time.monotonic()
+def doctor(hosts, level="net"):
+    """Returns the answer of the doctor."""
     with tempfile.TemporaryDirectory() as state:
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": os.environ["HOME"], "HOROVOD_STATE_DIR": state}
         done = subprocess.run(
-            [LAUNCHER, "doctor", "--json", "-H", names, *flags],
-            env=environment,
+            [teams.LAUNCHER, "doctor", "--json", "--preflight", level, "-H", hosts],
+            env={**os.environ, "HOROVOD_STATE_DIR": state},
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=TIMEOUT,
             check=False,
         )
-    if not done.stdout:
-        raise teams.Refused(done.stderr.strip())
-    return {**json.loads(done.stdout), "wall": time.monotonic() - began}
+    if done.returncode not in (0, 1):
+        raise teams.Refused(f"exit code {done.returncode}: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout)
 
 
-def found(answer):
-    """Returns (id, verdict, host) of each warning, failure and unknown value."""
-    return {
-        (check["id"], check["verdict"], name)
-        for name, host in answer["hosts"].items()
-        for check in host["checks"]
-        if check["verdict"] != "note"
-    }
+def findings(answer):
+    """Returns verdict, id and hosts of each finding: one host, or the two ends of a link."""
+    return [
+        (check["verdict"], check["id"], [name, check["to"]] if "to" in check else [name])
+        for name, each in answer["hosts"].items()
+        for check in each["checks"]
+    ]
 
 
-def inside(name, *command):
-    pid = next(
-        int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit() and is_init_of(entry, name)
-    )
-    subprocess.run(["nsenter", "-t", str(pid), "-m", "-u", "-n", *command], check=True, stdout=subprocess.DEVNULL)
+def described(found):
+    return ", ".join(f"{verdict} {'-'.join(hosts)} {name}" for verdict, name, hosts in found) or "nothing"
 
 
-def is_init_of(process, name):
-    """Whether the process is the sshd of a host, the first of its namespaces."""
-    try:
-        words = (process / "cmdline").read_bytes().split(b"\0")
-        return b"sshd" in words[0] and f"/{name}/" in (process / "cmdline").read_text(errors="replace")
-    except OSError:
-        return False
+def found(fault):
+    """Injects a fault. The doctor must name it where it is, and warn about no other host or link."""
+
+    def measure(bench):
+        del bench
+        try:
+            with doctor_faults.limited_links(FEW.split()), fault.inject():
+                answer = doctor(fault.hosts, fault.level)
+        except subprocess.CalledProcessError as error:
+            raise teams.Refused(f"the fault could not be injected: {error}") from error
+        all_found = findings(answer)
+        right = [each for each in all_found if fault.is_right(*each)]
+        wrong = [
+            each
+            for each in all_found
+            if each[0] in ("warn", "fail") and each[1] not in SHARED and not fault.is_there(each[2])
+        ]
+        note = "" if right and not wrong else f"found: {described(all_found)}"
+        must = f"{' or '.join(fault.verdicts)} {'-'.join(fault.place)} {fault.id}"
+        return Result("s", answer["seconds"], must=must, passed=bool(right) and not wrong, note=note)
+
+    return measure
 
 
-def outer_port(hosts, name):
-    return f"eth0-{hosts.split().index(name)}"
+def many(bench):
+    """Measures 64 hosts, whose links carry 20 Mb/s."""
+    names = MANY.split()
+    with doctor_faults.limited_links(names):
+        answers = [doctor(",".join(names)) for _ in range(1 if bench.is_quick else 3)]
+    seconds = statistics.median(answer["seconds"] for answer in answers)
+    failed = [each for answer in answers for each in findings(answer) if each[0] == "fail"]
+    measured = min(len({(pair["from"], pair["to"]) for pair in answer["pairs"]}) for answer in answers)
+    note = f"{measured} pairs; failures: {described(failed)}"
+    passed = seconds <= 10 and not failed and measured == 6 * 32
+    return Result("s", seconds, must="≤ 10 s, 192 pairs, no failure", passed=passed, note=note)
 
 
-@contextlib.contextmanager
-def limited(hosts, rates):
-    """Limits what these hosts receive: name -> words of tbf."""
-    for name, rate in rates.items():
-        subprocess.run(["tc", "qdisc", "add", "dev", outer_port(hosts, name), "root", "tbf", *rate], check=True)
-    try:
-        yield
-    finally:
-        for name in rates:
-            subprocess.run(["tc", "qdisc", "del", "dev", outer_port(hosts, name), "root"], check=True)
-
-
-def many_hosts(bench):
-    """The seconds of a command for 64 hosts at level net, which receive 20 Mb/s each."""
-    with limited(MANY, dict.fromkeys(MANY.split(), RATE)):
-        answers = [examine(MANY, slots=1) for _ in range(1 if bench.is_quick else 3)]
-    failures = {each for answer in answers for each in found(answer) if each[1] == "fail"}
-    pairs = len(answers[0]["pairs"])
-    seconds = statistics.median(answer["wall"] for answer in answers)
-    note = f"{pairs} pairs; failures: {sorted(failures) or 'none'}"
-    return Result("s", seconds, {}, "≤ 10 s, no failure", seconds <= 10 and not failures and pairs == 192, note)
-
-
-@contextlib.contextmanager
-def login(name, text):
-    """Runs this text on a host before each agent."""
-    files = [pathlib.Path.home() / file for file in (".bashrc", ".profile")]
-    for file in files:
-        file.write_text(f"[ $(cat /proc/sys/kernel/hostname) != {name} ] || {text}\n")
-    try:
-        yield
-    finally:
-        for file in files:
-            file.unlink()
-
-
-@contextlib.contextmanager
-def mounted(name, folder, *options):
-    inside(name, "mount", *options, folder)
-    try:
-        yield
-    finally:
-        inside(name, "umount", folder)
-
-
-@contextlib.contextmanager
-def with_tools(tools):
-    """Puts a double of nvidia-smi first in PATH: name of the host -> text of the script."""
-    with tempfile.TemporaryDirectory(dir=teams.WORKERS) as folder, contextlib.ExitStack() as stack:
-        for name, text in tools.items():
-            path = pathlib.Path(folder) / name
-            path.mkdir()
-            (path / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
-            (path / "nvidia-smi").chmod(0o755)
-            stack.enter_context(mounted(name, "/usr/local/bin", "--bind", str(path)))
-        yield
-
-
-def gpus(*rows):
-    return "\n".join(f"echo 'GPU-{number}, H100, {row}'" for number, row in enumerate(rows))
-
-
-HEALTHY = "0, No, No, 0x0000000000000001, 10"
-
-
-def with_gpu(*rows):
-    """One host's GPUs beside two healthy ones on each other host."""
-    both = gpus(HEALTHY, HEALTHY)
-    return with_tools(dict.fromkeys(FEW.split(), both) | {"b": "\n".join(rows)})
-
-
-@contextlib.contextmanager
-def small_packets_only(name):
-    for each in FEW.split():  # each packet is one segment
-        inside(each, "ip", "link", "set", "eth0", "gso_max_segs", "1")
-    subprocess.run(["ip", "link", "set", outer_port(FEW, name), "mtu", "1200"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["ip", "link", "set", outer_port(FEW, name), "mtu", "1500"], check=True)
-
-
-@contextlib.contextmanager
-def without_way(one, other):
-    """Drops what a host sends to another one."""
-    text = subprocess.run(["getent", "hosts", other], capture_output=True, text=True, check=True).stdout
-    address = re.match(r"\S+", text)[0]
-    inside(one, "ip", "route", "add", "unreachable", address)
-    try:
-        yield
-    finally:
-        inside(one, "ip", "route", "del", "unreachable", address)
-
-
-def tbf(megabits):
-    return ["rate", f"{megabits}mbit", "burst", "32k", "latency", "50ms"]
-
-
-def slow(name, megabits):
-    return limited(FEW, {each: tbf(megabits if each == name else 40) for each in FEW.split()})
-
-
-# Name -> the context that plants the fault on host b, the expected findings, and the doctor's flags. Each expected
-# finding is (id, verdict, host); a set of ids stands for one of them.
-FAULTS = {
-    "small /dev/shm": (
-        lambda: mounted("b", "/dev/shm", "-t", "tmpfs", "-o", "size=512k", "none"),
-        ("shm", "fail", "b"),
-    ),
-    "no inodes in /dev/shm": (
-        lambda: mounted("b", "/dev/shm", "-t", "tmpfs", "-o", "nr_inodes=1", "none"),
-        ("shm", "fail", "b"),
-    ),
-    "full TMPDIR": (lambda: mounted("b", "/tmp", "-t", "tmpfs", "-o", "size=256k", "none"), ("tmp", "fail", "b")),
-    "read-only TMPDIR": (
-        lambda: mounted("b", "/tmp", "-t", "tmpfs", "-o", "ro", "none"),
-        ("disk", "fail", "b"),
-        "--preflight",
-        "full",
-    ),
-    "few files": (lambda: login("b", "ulimit -n 256"), ("nofile", "warn", "b")),
-    "few processes": (lambda: login("b", "ulimit -u 20"), ("nproc", "warn", "b")),
-    "one processor": (lambda: login("b", "taskset -pc 0 $$ >/dev/null"), ("cpus", "warn", "b")),
-    "lost large packets": (lambda: small_packets_only("b"), ({"mtu_lost", "reach_pair", "reach_peers"}, "fail", None)),
-    "no way between two hosts": (lambda: without_way("b", "c"), ("reach_pair", "fail", "b")),
-    "slow to receive": (lambda: slow("b", 8), ("bandwidth", "fail", "b")),
-    "another MTU": (lambda: another_mtu("b"), ("mtu", "warn", "b")),
-    "names missing": (lambda: unresolved("b", "c"), ("names", "warn", "b")),
-    "GPU: memory errors": (
-        lambda: with_gpu(gpus("3, No, No, 0x1, 10", HEALTHY)),
-        ("gpu_ecc", "fail", "b"),
-    ),
-    "GPU: a row not remapped": (lambda: with_gpu(gpus("0, Yes, No, 0x1, 10", HEALTHY)), ("gpu_remap", "fail", "b")),
-    "GPU: remapping pending": (lambda: with_gpu(gpus("0, No, Yes, 0x1, 10", HEALTHY)), ("gpu_remap", "warn", "b")),
-    "GPU: too hot": (lambda: with_gpu(gpus("0, No, No, 0x40, 10", HEALTHY)), ("gpu_clocks", "warn", "b")),
-    "GPU: used by others": (lambda: with_gpu(gpus("0, No, No, 0x1, 9000", HEALTHY)), ("gpu_memory", "warn", "b")),
-    "GPU missing": (lambda: with_gpu(gpus(HEALTHY)), ("gpu_count", "fail", "b")),
-    "nvidia-smi hangs": (lambda: with_gpu("sleep 60"), ("gpu_tool", "unknown", "b")),
-    "nvidia-smi prints garbage": (lambda: with_gpu("echo '<html>'"), ("gpu_tool", "unknown", "b")),
-    "nvidia-smi fails": (lambda: with_gpu("exit 9"), ("gpu_tool", "unknown", "b")),
-}
-
-
-@contextlib.contextmanager
-def another_mtu(name):
-    inside(name, "ip", "link", "set", "eth0", "mtu", "1400")
-    try:
-        yield
-    finally:
-        inside(name, "ip", "link", "set", "eth0", "mtu", "1500")
-
-
-@contextlib.contextmanager
-def unresolved(name, other):
-    """Takes a name out of a host's /etc/hosts."""
-    lines = pathlib.Path("/etc/hosts").read_text().splitlines()
-    with tempfile.NamedTemporaryFile("w", dir=teams.WORKERS) as file:
-        file.write("".join(line + "\n" for line in lines if other not in line.split()))
-        file.flush()
-        with mounted(name, "/etc/hosts", "--bind", file.name):
-            yield
-
-
-def is_expected(finding, expected):
-    name, verdict, host = expected
-    names = name if isinstance(name, set) else {name}
-    return finding[0] in names and finding[1] == verdict and host in (None, finding[2])
-
-
-def faults(bench):
-    wrong = []
-    chosen = list(FAULTS.items())
-    for name, (plant, expected, *flags) in chosen:
-        with plant():
-            said = found(examine(FEW, *flags))
-        hit = any(is_expected(each, expected) for each in said)
-        more = {each for each in said if each[1] == "fail" and not is_expected(each, expected)}
-        if not hit or more:
-            wrong.append(f"{name}: {sorted(said)}")
-    right = len(chosen) - len(wrong)
-    note = f"{right} of {len(chosen)} faults; others: {wrong or 'none'}"
-    return Result("%", 100 * right / len(chosen), {}, "each on its host, no other failure", not wrong, note)
-
-
-def healthy(bench):
-    """Healthy hosts whose processors compile: no failure."""
-    over = threading.Event()
-
-    def compile_again():
-        source = '#include <regex>\n#include <map>\nint main() { std::regex r("a*"); }\n'
-        while not over.is_set():
-            subprocess.run(["g++", "-O2", "-x", "c++", "-", "-o", "/dev/null"], input=source, text=True, check=False)
-
-    compilers = [threading.Thread(target=compile_again) for _ in range(2)]
-    for each in compilers:
-        each.start()
-    runs = 20 if bench.is_quick else 200
-    try:
-        failures = [each for _ in range(runs) for each in found(examine(FEW)) if each[1] == "fail"]
-    finally:
-        over.set()
-        for each in compilers:
-            each.join()
-    return Result("failures", len(failures), {}, "0", not failures, f"{runs} runs; {sorted(set(failures)) or 'none'}")
+def busy(bench):
+    """Examines healthy hosts beside programs that take all processors."""
+    runs = 10 if bench.is_quick else 200
+    failed = []
+    with doctor_faults.hogs(os.sched_getaffinity(0)):
+        for _ in range(runs):
+            failed += [each for each in findings(doctor(",".join(FEW.split()))) if each[0] == "fail"]
+    note = f"{runs} runs; failures: {described(failed)}"
+    return Result("failures", len(failed), must="none", passed=not failed, note=note)
 
 
 LINES = [
-    Line("doctor-64", "64 hosts behind links of 20 Mb/s, level net", many_hosts, True, MANY),
-    Line("doctor-faults", "planted faults that are found", faults, True, FEW),
-    Line("doctor-healthy", "failures of healthy hosts beside a compiler", healthy, True, FEW),
+    Line("many", "64 hosts at level net, links of 20 Mb/s", many, True, MANY),
+    *(Line(f"fault-{each.name}", each.what, found(each), True, FEW) for each in doctor_faults.FAULTS),
+    Line("busy", "false failures on four busy hosts", busy, True, FEW),
 ]
