@@ -382,7 +382,7 @@ def pythons(version, torch):
 
 
 WARN, UNKNOWN, LINK = ("warn",), ("unknown",), (SICK, OTHER)
-# What is slow on a busy machine is only noted.
+# On a busy machine, a slow host or link may be only a note.
 SPEED = ("note", "warn", "fail")
 FAULTS = [
     Fault("reach", "a host is down", lost_host, "reach"),
