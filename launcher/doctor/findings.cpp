@@ -168,7 +168,6 @@ class HostRules {
     folder("shm", kShmPerRank * host_.ranks, kMiB,
            "remove files there, or mount it larger (docker run --shm-size 8g)");
     folder("tmp", kTemporary, kMiB, "remove files there, or set TMPDIR to a folder with space");
-    folder("wdir", 1, 1, "remove files there, or choose another folder with --wdir");
   }
 
   void disk() {

@@ -264,13 +264,15 @@ class Conductor {
     }
   }
 
-  // Skips late answers of earlier rounds.
+  // Skips late answers of earlier rounds. A host that does not answer in time is left out from then on.
   Json answer_of(int rank, Deadline deadline) {
     while (true) {
-      const auto answer = peers_[rank].stream->receive(deadline);
-      if (!answer.ok())
+      const auto answer = peers_.at(rank).stream->receive(deadline);
+      if (!answer.ok()) {
+        peers_.erase(rank);  // it takes part in no further round
         return {
             {"error", cat("the host did not finish its measurement: ", answer.status().message())}};
+      }
       if (answer->value("round", 0) == round_) return answer->value("pair", Json::object());
     }
   }

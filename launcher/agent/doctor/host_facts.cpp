@@ -117,7 +117,6 @@ void add_folders(Json& facts) {
   const auto found = in_child(kToolSeconds, [] {
     Json folders = Json::object();
     add_folder(folders, "tmp", environment_variable("TMPDIR").value_or("/tmp"));
-    add_folder(folders, "wdir", fs::current_path().string());
     return folders;
   });
   if (found) facts.update(*found);
