@@ -27,8 +27,8 @@ disagree, ranks die at their start, or train in several worlds. This page is mad
 - refused: no rank starts, and one sentence says why.
 - An empty cell was not run: it says nothing.
 
-With PyTorch 2.13, Lightning 2.6, Accelerate 1.15, transformers 5.24, ignite 0.5, TensorFlow 2.21, JAX 0.5, Open MPI
-4.1, MPICH 4.0 and Slurm 22.05.
+With PyTorch 2.13, Lightning 2.6, Accelerate 1.15, transformers 5.24, ignite 0.5, DeepSpeed 0.19, TensorFlow 2.21 and
+JAX 0.5; with Open MPI 4.1, MPICH 4.0 and Slurm 22.05.
 
 """
 # Columns per table: more do not fit on a page.
