@@ -240,6 +240,10 @@ environments() {
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
+  if [[ $tier == release && -f build/venv-tensorflow-2.21/ready ]]; then
+    addition tensorflow-2.21 dm-tree dm-tree
+    addition tensorflow-2.21 returnn returnn==1.20261022.211313
+  fi
   newest_torch
   newest_jax
   # The first JAX whose XLA calls the runtime itself, with Debian's Python, which the test hosts have.
@@ -315,6 +319,9 @@ name_environments() {
   if made torch-newest; then export HVD_TEST_NEWEST_TORCH=$PWD/build/venv-torch-newest/bin/python3; fi
   if [[ -f build/venv-torch-newest/ready-transformers ]]; then
     export HVD_TEST_TRANSFORMERS=$HVD_TEST_NEWEST_TORCH
+  fi
+  if [[ -f build/venv-tensorflow-2.21/ready-returnn ]]; then
+    export HVD_TEST_RETURNN=$PWD/build/venv-tensorflow-2.21/bin/python3
   fi
   for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild rattler installers trackers \
     deepmd; do

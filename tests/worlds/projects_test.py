@@ -98,5 +98,24 @@ def test_deepmd_kit():
     expect(distance < 1e-9 < of_one_frame, f"{distance}, {of_one_frame}")
 
 
+@world()
+def test_returnn():
+    """A loop of sessions, as of TensorFlow 1. Each rank trains on one sequence in a step, one process on both."""
+    python = os.environ.get("HVD_TEST_RETURNN")
+    if not python:
+        raise Skip("HVD_TEST_RETURNN names no Python that has RETURNN")
+    trained = {}
+    for name, hosts in {"ranks": ("-np", 2, "-H", "a:1,b:1"), "both": ("-np", 1)}.items():
+        folder = scratch("/etc")
+        command = [*hosts, python, "-m", "returnn", FOLDER / "returnn.config"]
+        job = Job(*command, environment=clean_environment(MODEL=str(folder)), cwd=folder)
+        job.ends_with(0, 400)
+        for epoch in (1, 2):
+            trained[name, epoch] = saved_weights(python, f"{folder}/net.00{epoch}")
+    distance, learned = (distance_of(trained["ranks", epoch], trained["both", 2]) for epoch in (2, 1))
+    print(f"{len(trained['both', 2])} weights: {distance:.0e}; an epoch earlier {learned:.0e}")
+    expect(distance < 1e-5 < learned, f"{distance}, {learned}")
+
+
 if __name__ == "__main__":
     main()
