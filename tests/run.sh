@@ -236,6 +236,7 @@ environments() {
     addition torch-2.13 lightning-fabric lightning-fabric==2.6.6
     addition torch-2.13 torchmetrics torchmetrics==1.9.0
     environment deepmd tensorflow-cpu==2.21.0 deepmd-kit==3.2.0 mpi4py
+    environment flytekit flytekitplugins-kfmpi==1.16.31 numpy
   fi
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
@@ -324,7 +325,7 @@ name_environments() {
     export HVD_TEST_RETURNN=$PWD/build/venv-tensorflow-2.21/bin/python3
   fi
   for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild rattler installers trackers \
-    deepmd; do
+    deepmd flytekit; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done

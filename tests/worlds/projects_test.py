@@ -8,7 +8,10 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from deepspeed_build import environment_of_deepspeed
 from harness import *
+from network_test import second_network
 from worlds_test import interpreter
+
+import network
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 PROGRAM, ATOMS = FOLDER / "projects.py", FOLDER / "atoms.py"
@@ -115,6 +118,38 @@ def test_returnn():
     distance, learned = (distance_of(trained["ranks", epoch], trained["both", 2]) for epoch in (2, 1))
     print(f"{len(trained['both', 2])} weights: {distance:.0e}; an epoch earlier {learned:.0e}")
     expect(distance < 1e-5 < learned, f"{distance}, {learned}")
+
+
+@world()
+def test_a_horovod_job_of_flytekit():
+    """Its command names eth0, which the launcher's machine lacks. Both hosts have it, and a network of other names."""
+    python = os.environ.get("HVD_TEST_FLYTEKIT")
+    if not python:
+        raise Skip("HVD_TEST_FLYTEKIT names no Python that has flytekit")
+    second_network()
+    folder = scratch("/etc")
+    discovery = folder / "discover_hosts.sh"
+    discovery.write_text("#!/bin/sh\necho a:1\necho b:1\n")
+    discovery.chmod(0o755)
+    environment = clean_environment(DISCOVERY=str(discovery))
+    environment["PATH"] = f"{pathlib.Path(python).parent}:{environment['PATH']}"
+    environment["PYTHONPATH"] += f":{FOLDER}"
+    program = [python, FOLDER / "flyte_task.py", folder / "inputs.pb", folder / "outputs"]
+    words = subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout.splitlines()
+    print(" ".join(words))
+    expect(words[0] == "horovodrun", words)
+    job = Job(*words[1:], environment=environment)
+    job.ends_with(0, 400)
+    expect({f"rank {rank} of 2, sum 3" for rank in (0, 1)} <= set(re.findall("rank.*", job.out)), job.describe())
+    expect((folder / "outputs/outputs.pb").exists(), job.describe())
+    # A host has no interface of that name.
+    network._ip(["link set eth0 down", "link set eth0 name ens5", "link set ens5 up"], host.pid_of("b"))
+    job = Job(*words[1:], environment=environment)
+    job.ends_with(2)
+    expect(
+        re.search(r"host b: .*--network-interfaces selects none of the interfaces here: .*ens5", job.err),
+        job.describe(),
+    )
 
 
 if __name__ == "__main__":
