@@ -236,10 +236,15 @@ environments() {
     addition torch-2.13 lightning-fabric lightning-fabric==2.6.6
     addition torch-2.13 torchmetrics torchmetrics==1.9.0
     environment deepmd tensorflow-cpu==2.21.0 deepmd-kit==3.2.0 mpi4py
+    environment flytekit flytekitplugins-kfmpi==1.16.31 numpy
   fi
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
+  if [[ $tier == release && -f build/venv-tensorflow-2.21/ready ]]; then
+    addition tensorflow-2.21 dm-tree dm-tree
+    addition tensorflow-2.21 returnn returnn==1.20261022.211313
+  fi
   newest_torch
   newest_jax
   # The first JAX whose XLA calls the runtime itself, with Debian's Python, which the test hosts have.
@@ -316,8 +321,11 @@ name_environments() {
   if [[ -f build/venv-torch-newest/ready-transformers ]]; then
     export HVD_TEST_TRANSFORMERS=$HVD_TEST_NEWEST_TORCH
   fi
+  if [[ -f build/venv-tensorflow-2.21/ready-returnn ]]; then
+    export HVD_TEST_RETURNN=$PWD/build/venv-tensorflow-2.21/bin/python3
+  fi
   for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild rattler installers trackers \
-    deepmd; do
+    deepmd flytekit; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done

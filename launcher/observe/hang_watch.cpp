@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,15 +16,11 @@
 #include "launcher/observe/parts.h"
 #include "launcher/observe/rules/changed_variables.h"
 #include "launcher/observe/rules/hang_rule.h"
+#include "launcher/observe/rules/lone_ranks.h"
 #include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {
-
-// A rank that has waited alone for this time will not find the others. A rank waits if its main thread works for less
-// than a tenth of the time: it may also load data for minutes before it looks for the others.
-constexpr std::chrono::seconds kLongestSearch{10};
-constexpr int kWorkingShare = 10;
 
 enum class HangReaction : uint8_t { kWarn, kDump, kStop };
 
@@ -51,14 +45,7 @@ class HangWatch : public JobPart {
   const HangReaction reaction_;
   HangRule rule_;
   bool has_init_ = false;  // a rank has called hvd.init()
-  // Since when a rank has waited alone: without connections to other ranks, and with other variables than the
-  // launcher's.
-  struct Alone {
-    Clock::time_point idle_since, seen;
-    uint64_t main_microseconds = 0;
-  };
-  std::map<int, Alone> alone_;
-  bool have_torch_ = false;  // all ranks, at the last look
+  LoneRanks lone_;
   bool has_named_variables_ = false;
   Clock::time_point next_ = Clock::time_point::max();
 };
@@ -122,28 +109,9 @@ net::Task<void> HangWatch::look() {
 }
 
 void HangWatch::look_at_variables(const HangRule::Signs& signs) {
-  const auto now = Clock::now();
-  bool has_waited = false;
-  for (const auto& [number, each] : signs) {
-    RankRun& rank = launch_.hosts().rank(number);
-    rank.set_changes(each.changes);
-    Alone& alone =
-        alone_.try_emplace(number, Alone{now, now, each.main_microseconds}).first->second;
-    const std::chrono::microseconds worked(
-        static_cast<int64_t>(each.main_microseconds - alone.main_microseconds));
-    // Without a Python of its own, the rank's main thread is unknown.
-    const bool is_idle = each.main_microseconds != 0 && kWorkingShare * worked <= now - alone.seen;
-    const bool is_changed = rank.knows_changes() && !rank.changes().empty();
-    if (each.is_alone == 0 || !is_changed || !is_idle) alone.idle_since = now;
-    alone = {alone.idle_since, now, each.main_microseconds};
-    has_waited |= now - alone.idle_since >= kLongestSearch;
-  }
-  have_torch_ =
-      signs.size() == launch_.hosts().ranks().size() &&
-      std::ranges::all_of(signs, [](const auto& each) { return each.second.has_torch != 0; });
-  if (!has_waited || !have_torch_ || has_named_variables_ || makes_whole_worlds(launch_.hosts()))
-    return;
-  has_named_variables_ = true;
+  for (const auto& [number, each] : signs) launch_.hosts().rank(number).set_changes(each.changes);
+  const bool cannot_meet = lone_.look(signs, launch_.hosts(), Clock::now());
+  if (!cannot_meet || std::exchange(has_named_variables_, true)) return;
   launch_.output().print(cat("the ranks cannot meet: ", changed_variables(launch_.hosts())));
 }
 
@@ -166,7 +134,7 @@ void HangWatch::report(const HangRule::Finding& finding) {
                                                      : cat("by ", signal_name(exit.signal))});
   }
   std::string sentence = hang_sentence(finding, ended, launch_.hosts().host_names());
-  if (have_torch_ && finding.kind != kWait && !makes_whole_worlds(launch_.hosts()) &&
+  if (finding.kind != kWait && lone_.may_explain(finding.places, launch_.hosts()) &&
       !std::exchange(has_named_variables_, true))
     sentence += cat("; ", changed_variables(launch_.hosts()));
   if (finding.kind == kStop) {

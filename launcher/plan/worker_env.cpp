@@ -185,6 +185,7 @@ Environment slurm_environment(const SlotPlan& plan, const Slot& slot) {
                              {"SLURM_NODEID", cat(slot.host)},
                              {"SLURM_GTIDS", own_ranks},
                              {"SLURM_STEPID", "0"},
+                             {"SLURM_TASK_PID", "0"},  // start_ranks() replaces the value
                              {"SLURM_NTASKS", size},
                              {"SLURM_NPROCS", size},
                              {"SLURM_NNODES", count},

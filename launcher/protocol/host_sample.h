@@ -120,8 +120,10 @@ struct RankSigns {
   uint64_t socket_bytes = 0;      // received and sent by TCP
   // When the agent last saw the rank's program:
   uint8_t has_torch = 0;                  // it had loaded PyTorch
-  uint8_t is_alone = 0;                   // and was not connected to another process
   std::vector<VariableChange> changes{};  // of kWorldVariables
+  // The time during which each look of the agent saw PyTorch in the program, and no connection to another process. It
+  // ends with the last look. 0: never, or the last look saw a connection.
+  uint64_t alone_milliseconds = 0;
 };
 
 // The place of a rank in its program. Texts are not escaped, and have at most kMostPlaceText bytes each.

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Programs for other launchers run unchanged: for the launchers of torch, DeepSpeed and JAX, and others."""
 
+from deepspeed_build import environment_of_deepspeed
 from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
@@ -46,12 +47,7 @@ def test_a_deepspeed_script_on_one_host_and_on_two():
     python = os.environ.get("HVD_TEST_DEEPSPEED")
     if not python:
         raise Skip("HVD_TEST_DEEPSPEED names no Python that has DeepSpeed")
-    # DeepSpeed compiles a part of itself at its first start; an interrupted start leaves a lock.
-    extensions = BUILD / "torch-extensions"
-    for lock in extensions.glob("**/lock"):
-        lock.unlink()
-    environment = clean_environment(TORCH_EXTENSIONS_DIR=str(extensions))
-    environment["PATH"] = f"{pathlib.Path(python).parent}:{environment['PATH']}"
+    environment = clean_environment(**environment_of_deepspeed(python))
     for hosts in ("a:2", "a:1,b:1"):
         for _ in range(3):
             job = Job(

@@ -149,10 +149,10 @@ def run_on_another_debian(root, *command, seconds, mounts=None):
     )
 
 
-def bring_libraries(root, program):
-    """Copies the libraries of a program that this root lacks, or has only in another version."""
-    _, words = call("ldd", program, seconds=30)
-    for path in re.findall(r"=> (/\S+)", words):
+def bring_libraries(root, *programs):
+    """Copies the libraries of these programs that this root lacks, or has only in another version."""
+    _, words = call("ldd", *programs, seconds=30)
+    for path in sorted(set(re.findall(r"=> (/\S+)", words))):
         name = pathlib.Path(path).name
         if not any((root / "usr/lib").rglob(name)):
             shutil.copy(path, root / "usr/local/lib" / name)

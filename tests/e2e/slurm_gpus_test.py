@@ -13,7 +13,7 @@ PLACE = pathlib.Path("/etc/of-root")
 # A rank prints a line of words: rank, host, and its variables of Slurm and of GPUs.
 RANK = "echo rank=$HOROVOD_RANK host=$(hostname) $(env | grep -E '^(SLURM|CUDA_VISIBLE)[A-Z_]*=[^ ]*$')"
 # The variables of Slurm that describe a rank or a node; other variables have the same value on all ranks.
-OF_THE_RANK = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"}
+OF_THE_RANK = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_TASK_PID"}
 OF_THE_NODE = {
     "SLURM_JOB_GPUS",
     "SLURM_STEP_GPUS",

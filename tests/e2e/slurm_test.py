@@ -368,7 +368,7 @@ PLACE = (
     "-c",
     "echo place ${SLURM_PROCID-none} ${SLURM_LOCALID-none} ${SLURM_NODEID-none} ${SLURM_NTASKS-none} "
     "${SLURM_NTASKS_PER_NODE-none} $SLURM_JOB_NUM_NODES ${SLURM_STEP_NODELIST-none} ${SLURM_STEP_NUM_TASKS-none} "
-    '$(test "$SLURM_LAUNCH_NODE_IPADDR" = "$MASTER_ADDR" && echo met)',
+    '$(test "$SLURM_LAUNCH_NODE_IPADDR" = "$MASTER_ADDR" && echo met) $(test "$SLURM_TASK_PID" = $$ && echo pid)',
 )
 
 
@@ -379,14 +379,14 @@ def test_ranks_find_their_places_in_the_allocation(cluster):
         job.ends_with(0)
         return sorted(place.strip() for place in re.findall("place (.*)", job.out))
 
-    unequal = [f"{rank} {rank % 4} {rank // 4} 6 none 2 a,b none met" for rank in range(6)]
+    unequal = [f"{rank} {rank % 4} {rank // 4} 6 none 2 a,b none met pid" for rank in range(6)]
     expect((found := places(LAUNCHER, "-np", 6)) == unequal, found)
     # Rank 0's host is the first host, also without steps of Slurm, and if the launcher itself is a task of a step.
-    reversed_hosts = ["0 0 0 2 1 2 b,a none met", "1 0 1 2 1 2 b,a none met"]
+    reversed_hosts = ["0 0 0 2 1 2 b,a none met pid", "1 0 1 2 1 2 b,a none met pid"]
     expect((found := places(LAUNCHER, "-H", "b:1,a:1")) == reversed_hosts, found)
     expect((found := places(LAUNCHER, "-p", 22, "-H", "b:1,a:1")) == reversed_hosts, found)
     inside = places("/usr/bin/srun", "-N1", "-n1", "-w", "a", LAUNCHER, "-np", 2, "-H", "a:2")
-    expect(inside == ["0 0 0 2 2 1 a none met", "1 1 0 2 2 1 a none met"], inside)
+    expect(inside == ["0 0 0 2 2 1 a none met pid", "1 1 0 2 2 1 a none met pid"], inside)
     # The ranks of an elastic job change.
     changing = places(LAUNCHER, "--min-np", 2, "--max-np", 2)
     expect(changing == 2 * ["none none none none none 2 none none"], changing)

@@ -53,6 +53,8 @@ own = {} if place == "env://" else {"rank": int(os.environ["HOROVOD_RANK"]), "wo
 dist.init_process_group("gloo", place, **own)
 dist.barrier()
 os.write(1, b"met\\n")
+if end == "hang":
+    dist.barrier() if os.environ["HOROVOD_RANK"] == "0" else time.sleep(600)
 sys.exit(end) if end != "wait" else time.sleep(600)
 """
 
@@ -70,17 +72,23 @@ def test_ranks_of_torch_that_wait_with_other_variables_are_named():
     apart = meets(f"{other} MASTER_PORT=1", "--hang-warning", 24)
     hangs = meets(f"{other} WORLD_SIZE=3", "--hang-warning", 4, start=with_py_spy)
     # These meet in another way.
-    right = meets(f"{other} MASTER_PORT=1", "--hang-warning", 24, place=f"file://{scratch()}/place")
+    elsewhere = f"file://{scratch()}/place"
+    right = meets(f"{other} MASTER_PORT=1", "--hang-warning", 24, place=elsewhere)
+    later = meets(
+        *(f"{other} MASTER_PORT=1", "--hang-warning", 4), place=f"{elsewhere}-2", end="hang", start=with_py_spy
+    )
     began, remedy = r"rank 1 on \S+ began with ", ": remove what sets or unsets "
     sentence = rf"the ranks cannot meet: {began}MASTER_PORT=1 \(from the launcher: \d+\){remedy}MASTER_PORT there"
     wait_until(lambda: re.search(sentence, apart.err), 120, apart.describe)
     sentence = rf"hang.*{began}WORLD_SIZE=3 \(from the launcher: 2\){remedy}WORLD_SIZE there"
     wait_until(lambda: re.search(sentence, hangs.err), 120, hangs.describe)
-    for job in (apart, hangs, right):
+    wait_until(lambda: "the job hangs" in later.err, 120, later.describe)
+    for job in (apart, hangs, right, later):
         job.signal(signal.SIGTERM)
         job.wait()
     expect(len(re.findall(began, apart.err)) == 1, apart.describe())
-    expect(right.out.count("met") == 2 and not re.search(began, right.err), right.describe())
+    for job in (right, later):
+        expect(job.out.count("met") == 2 and not re.search(began, job.err), job.describe())
 
 
 def test_a_failure_of_torch_names_the_variables_of_ranks_that_differ():

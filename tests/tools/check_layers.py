@@ -492,6 +492,7 @@ def folders(root):
         "tests/bench",
         "tests/conformance",
         "tests/tools",
+        "tests/worlds",
     ):
         if holds_files(root / name):
             yield name

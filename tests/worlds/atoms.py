@@ -1,7 +1,7 @@
 """Data and settings for DeePMD-kit, and the weights that it has trained:
 
-python3 atoms.py make FOLDER     writes 0.json, 1.json and both.json, each with its own data
-python3 atoms.py weights FOLDER  prints the weights of the model in FOLDER
+python3 atoms.py make FOLDER         writes 0.json, 1.json and both.json, each with its own data
+python3 atoms.py weights CHECKPOINT  prints the weights in a checkpoint of TensorFlow
 """
 
 import json
@@ -44,10 +44,10 @@ def make(folder):
         (folder / f"{name}.json").write_text(json.dumps(settings))
 
 
-def weights(folder):
+def weights(checkpoint):
     import tensorflow
 
-    saved = tensorflow.train.load_checkpoint(str(folder / "model.ckpt"))
+    saved = tensorflow.train.load_checkpoint(str(checkpoint))
     found = [saved.get_tensor(name) for name in sorted(saved.get_variable_to_shape_map())]
     numbers = [float(value) for tensor in found if tensor.dtype.kind == "f" for value in tensor.ravel()]
     os.write(1, f"weights {json.dumps(numbers)}\n".encode())

@@ -75,6 +75,14 @@ def torch_env():
     return rank, size, None, total
 
 
+@detector("torch")
+def device_mesh():
+    mesh = torch.distributed.init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),))
+    rank, size, total = by_torch()
+    assert (mesh.get_local_rank(), mesh.size()) == (rank, size)
+    return rank, size, None, total
+
+
 @detector("torch", "lightning")
 def lightning_trainer():
     from lightning.pytorch.demos.boring_classes import BoringModel

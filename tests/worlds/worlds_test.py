@@ -13,9 +13,10 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import table
+from deepspeed_build import environment_of_deepspeed
 from elastic_size_test import Joining
 from harness import *
-from slurm_test import on_cluster, salloc, sbatch
+from slurm_test import on_cluster, salloc, sbatch, srun
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 AGENT_HOSTS = ("a", "b")
@@ -48,11 +49,11 @@ def interpreter(name):
     if name in ("hvd.numpy", "mpi4py"):
         return PYTHON
     variable = {
+        "deepspeed": "HVD_TEST_DEEPSPEED",
         "hvd.tensorflow": "HVD_TEST_TENSORFLOWS",
         "hvd.jax": "HVD_TEST_OLD_JAX",
         "jax.distributed": "HVD_TEST_OLD_JAX",
     }
-    variable["deepspeed"] = "HVD_TEST_DEEPSPEED"
     found = os.environ.get(variable.get(name, "HVD_TEST_WORLDS"), "").split(":")[0]
     return found if found and pathlib.Path(found).exists() else None
 
@@ -73,10 +74,14 @@ def script_of(names, layout):
     lines = [f"export CELL_HOSTS={layout[0]} CELL_SLOTS={layout[1]}"]
     groups, lacking = {}, []
     for name in names:
+        python = interpreter(name)
         if name in ("openmpi", "mpich"):
             groups[name] = program_of(name, folder)
-        elif interpreter(name):
-            groups.setdefault(interpreter(name), [interpreter(name), FOLDER / "detectors.py"]).append(name)
+        elif name == "deepspeed" and python:
+            variables = [f"{key}={value}" for key, value in environment_of_deepspeed(python).items()]
+            groups[name] = ["env", *variables, python, FOLDER / "detectors.py", name]
+        elif python:
+            groups.setdefault(python, [python, FOLDER / "detectors.py"]).append(name)
         else:
             groups[name] = None
         lacking += [] if groups.get(name, True) else [name]
@@ -137,6 +142,11 @@ def test_two_hosts():
     check("two-hosts", "all", by_horovodrun("-np", 2, "-H", "a:1,b:1"))
 
 
+@world("a b", "--no-decoys")
+def test_two_hosts_in_full():
+    check("two-hosts", "release", by_horovodrun("-np", 2, "-H", "a:1,b:1"))
+
+
 def by_joining(command):
     joining = Joining("-np", 2, "-H", "a:1,b:1", *command)
     agents_of_hosts = [joining.join(name, 1) for name in AGENT_HOSTS]
@@ -170,40 +180,31 @@ def test_sbatch_in_full(cluster):
     check("sbatch", "release", by_sbatch(cluster, LAUNCHER))
 
 
+def by_salloc(cluster):
+    return lambda command: output_of(salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, *command))
+
+
 @on_cluster()
 def test_salloc(cluster):
-    check(
-        "salloc",
-        "release",
-        lambda command: output_of(salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, *command)),
-    )
+    check("salloc", "release", by_salloc(cluster))
 
 
 @on_cluster()
 def test_below_srun(cluster):
     """Expects one message for all detectors, which do not start."""
     script, _ = script_of(table.cells("below-srun", "all"), TWO_HOSTS)
-    job = Job(
-        *("-N2", "--ntasks-per-node=1", LAUNCHER, "sh", script),
-        program="/usr/bin/srun",
-        environment=clean_environment(**cluster.environment),
-    )
+    job = srun(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, "sh", script)
     expect(job.wait() != 0 and "cell" not in job.out, job.describe())
     expect(table.text_of("refused", "below-srun") in job.err, job.describe())
 
 
+def by_srun(cluster):
+    return lambda command: output_of(srun(cluster, "-N2", "--ntasks-per-node=1", "--mpi=pmix", *command))
+
+
 @on_cluster()
 def test_srun_alone(cluster):
-    def start(command):
-        return output_of(
-            Job(
-                *("-N2", "--ntasks-per-node=1", "--mpi=pmix", *command),
-                program="/usr/bin/srun",
-                environment=clean_environment(**cluster.environment),
-            )
-        )
-
-    check("srun-alone", "release", start, at_once=False)
+    check("srun-alone", "release", by_srun(cluster), at_once=False)
 
 
 ON_TWO_HOSTS = ("--allow-run-as-root", "-np", 2, "-H", "a:1,b:1", "-x", "PYTHONPATH")

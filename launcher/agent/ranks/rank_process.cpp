@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/process/signals.h"
@@ -38,11 +40,26 @@ void make_room_for_descriptors(size_t ranks) {
   if (highest >= 0) ::close(highest);
 }
 
+constexpr std::string_view kTaskPid = "SLURM_TASK_PID=";
+constexpr size_t kMostDigits = 10;  // of a pid
+
+// Returns the place of the value of SLURM_TASK_PID, where the child writes its pid, as a task of srun finds it there.
+// Returns null without that variable.
+char* room_for_pid(std::vector<std::string>& variables) {
+  for (std::string& variable : variables) {
+    if (!variable.starts_with(kTaskPid)) continue;
+    variable.assign(kTaskPid).append(kMostDigits, '\0');
+    return variable.data() + kTaskPid.size();
+  }
+  return nullptr;
+}
+
 // Data for the child, created before the fork, because the child must not allocate memory.
 struct ChildNeeds {
   std::vector<char*> argv;
   std::vector<char*> shell_argv;  // for a script without "#!", as in shells
   std::vector<char*> envp;
+  char* pid_text;  // result of room_for_pid(), inside of `envp`
   const RankCommand* command;
   const std::vector<int>* ignored;
   pid_t agent;
@@ -71,6 +88,8 @@ bool is_without_format(const char* path) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != needs.agent) ::_exit(127);  // the agent ended before prctl
+  if (needs.pid_text != nullptr)
+    std::to_chars(needs.pid_text, needs.pid_text + kMostDigits, ::getpid());
   // With Yama's scope 1, this call lets the agent's descendants, such as py-spy, read this process, also after exec. On
   // a kernel without Yama the call fails, and is not needed.
   ::prctl(PR_SET_PTRACER, needs.agent, 0, 0, 0);
@@ -130,10 +149,12 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
   std::vector<std::string> shell_arguments = {"/bin/sh", command.path};
   shell_arguments.insert(shell_arguments.end(), command.arguments.begin() + 1,
                          command.arguments.end());
-  const std::vector<std::string> variables = environment_strings(command.environment);
+  std::vector<std::string> variables = environment_strings(command.environment);
+  char* const pid_text = room_for_pid(variables);
   const ChildNeeds needs{.argv = pointers_to(command.arguments),
                          .shell_argv = pointers_to(shell_arguments),
                          .envp = pointers_to(variables),
+                         .pid_text = pid_text,
                          .command = &command,
                          .ignored = &ignored,
                          .agent = ::getpid(),

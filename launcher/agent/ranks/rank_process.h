@@ -36,7 +36,8 @@ struct RankProcess {
 };
 
 // Starts all ranks at once. Blocks until each rank has executed its program or failed. A failed rank leaves no process
-// behind, and its error is one sentence. If the system cannot create a process, later ranks are not started.
+// behind, and its error is one sentence. If the system cannot create a process, later ranks are not started. If a rank
+// has the variable SLURM_TASK_PID, the value becomes the pid of the rank's process.
 std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands,
                                              SideBySide& threads);
 Result<RankProcess> start_rank(const RankCommand& command);

@@ -192,25 +192,24 @@ HostSample Ranks::sample(SampleGroups groups, const GpuUse& gpus) {
   for (RankSigns& signs : sample.signs) {
     const Rank& rank =
         **std::ranges::find(ranks_, signs.rank, [](auto& each) { return each->number; });
-    signs.has_torch = rank.program.library == LibraryUsers::kTorch;
-    signs.is_alone = signs.has_torch != 0 && !rank.program.is_connected;
-    signs.changes = rank.changes;
+    rank.program.add_to(signs);
   }
   return sample;
 }
 
 bool Ranks::compare(const std::map<pid_t, LibraryUsers::Program>& programs) {
-  bool is_alone = false;
+  const auto now = Clock::now();
+  bool may_search = false, have_torch = false, lack_libraries = false;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const auto found = programs.find(ranks_[i]->pid);
     if (found == programs.end()) continue;
-    const LibraryUsers::Program& program = ranks_[i]->program = found->second;
-    if (!program.variables) continue;
-    ranks_[i]->changes = changes_between(commands_[i].environment, *program.variables);
-    is_alone |= program.library == LibraryUsers::kTorch && !program.is_connected &&
-                !ranks_[i]->changes.empty();
+    RankProgram& program = ranks_[i]->program;
+    program.see(found->second, commands_[i].environment, now);
+    may_search |= program.may_search();
+    have_torch |= program.has_torch();
+    lack_libraries |= !program.has_library();
   }
-  return is_alone;
+  return may_search || (have_torch && lack_libraries);
 }
 
 const RankCommand* Ranks::any_command() const {
@@ -392,7 +391,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     share_.locks[static_cast<size_t>(found - ranks_.begin())].clear();
     --running_;
     RankExit exit{.rank = rank.number, .by_agent = by_agent || rank.is_ended_alone};
-    exit.changes = rank.changes;
+    exit.changes = rank.program.changes();
     if (WIFSIGNALED(status))
       exit.signal = WTERMSIG(status);
     else

@@ -25,6 +25,7 @@
 #include "launcher/agent/ranks/gpu_use.h"
 #include "launcher/agent/ranks/rank_meters.h"
 #include "launcher/agent/ranks/rank_process.h"
+#include "launcher/agent/ranks/rank_program.h"
 #include "launcher/protocol/protocol.h"
 #include "net/event_loop.h"
 
@@ -77,9 +78,9 @@ class Ranks {
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
   HostSample sample(SampleGroups groups, const GpuUse& gpus);
-  // Compares the variables of the ranks' programs with the launcher's, for samples and ends of ranks. Returns whether a
-  // program that has loaded PyTorch has changed variables and no connection to another process. `programs`: by the
-  // rank's first process.
+  // Compares the variables of the ranks' programs with the launcher's, for samples and ends of ranks. Returns whether
+  // more looks are needed: a rank with changed variables may search for others, or a rank has not loaded PyTorch although
+  // another rank has. `programs`: by the rank's first process.
   bool compare(const std::map<pid_t, LibraryUsers::Program>& programs);
   // Writes the longest wait of all ranks in a step into the ranks' pages. Each rank computes its lateness from it.
   void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }
@@ -122,9 +123,7 @@ class Ranks {
     bool is_ended_alone = false;  // end() was called for this rank
     bool has_joined = false;
     Deadline kill_at = Deadline::never();
-    LibraryUsers::Program program;
-    std::vector<VariableChange> changes =
-        std::vector<VariableChange>(1);  // in the program; unknown at first
+    RankProgram program;
   };
 
   void adopt(Rank& rank, RankProcess process);

@@ -29,6 +29,11 @@ bool is_horovod(const PythonFrame& frame) {
   return contains(frame.file, "-packages/horovod/") || contains(frame.file, "/python/horovod/");
 }
 
+// This module of ours stands between two functions of torch.distributed, also where its own backend is not used.
+bool is_registration(const PythonFrame& frame) {
+  return frame.file.ends_with("/horovod_torch_backend.py");
+}
+
 bool is_torch_distributed(const PythonFrame& frame) {
   // torchrun waits for its workers and not for ranks.
   const bool is_launcher = contains(frame.file, "/torch/distributed/elastic/") ||
@@ -36,12 +41,13 @@ bool is_torch_distributed(const PythonFrame& frame) {
                            frame.file.ends_with("/torch/distributed/run.py") ||
                            frame.file.ends_with("/torch/distributed/launch.py");
   return (contains(frame.file, "/torch/distributed/") && !is_launcher) ||
-         frame.file.ends_with("/torch/nn/parallel/distributed.py");
+         frame.file.ends_with("/torch/nn/parallel/distributed.py") || is_registration(frame);
 }
 
 // Returns whether the frame only passes a call on.
 bool is_wrapper(const PythonFrame& frame) {
-  return contains(frame.function, "wrapper") || frame.file.ends_with("/c10d_logger.py");
+  return contains(frame.function, "wrapper") || frame.file.ends_with("/c10d_logger.py") ||
+         is_registration(frame);
 }
 
 bool is_jax(const PythonFrame& frame) {

@@ -47,6 +47,7 @@ bool is_installed(std::string_view file) {
   return file.find("/site-packages/") != std::string_view::npos ||
          file.find("/dist-packages/") != std::string_view::npos ||
          file.find("/python/horovod/") != std::string_view::npos ||  // in a build or a copy
+         file.ends_with("/python/horovod_torch_backend.py") ||
          file.find("/lib/python3") != std::string_view::npos || file.starts_with("<frozen ");
 }
 

@@ -1,6 +1,7 @@
 #include "launcher/observe/rules/changed_variables.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "base/text.h"
 #include "launcher/output/line_folder.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 namespace {
@@ -19,6 +21,17 @@ constexpr size_t kMostDescribed = 3;
 std::string value_in(const RankRun& rank, std::string_view name, const std::string& given) {
   const auto change = std::ranges::find(rank.changes(), name, &VariableChange::name);
   return change == rank.changes().end() ? given : change->found;
+}
+
+// The launcher's address of rank 0's host, in place of its text: it may have several addresses, of which each host gets
+// one that it reaches.
+constexpr std::string_view kGiven = "given";
+
+std::set<std::string, std::less<>> given_addresses(const HostTable& hosts) {
+  std::set<std::string, std::less<>> addresses;
+  for (const HostRun& host : hosts.hosts())
+    addresses.emplace(value_of(host.order().environment, "MASTER_ADDR"));
+  return addresses;
 }
 
 bool are_distinct(const std::vector<std::string>& values) {
@@ -49,6 +62,15 @@ bool is_of_one_host(std::string_view address) {
          address.starts_with("127.");
 }
 
+// Returns the MASTER_ADDR of a rank: equal texts for addresses of one host.
+std::string address_in(const RankRun& rank, const std::set<std::string, std::less<>>& given) {
+  std::string address = value_in(rank, "MASTER_ADDR", std::string(kGiven));
+  const bool is_local = is_of_one_host(address);
+  if (given.contains(address) || (is_local && std::ranges::any_of(given, is_of_one_host)))
+    return std::string(kGiven);
+  return is_local ? cat("localhost of ", rank.slot().host) : address;
+}
+
 // A script may give each rank of a host its own GPU, which then has LOCAL_RANK 0.
 bool are_local_ranks_usable(const HostTable& hosts) {
   if (some_lack(all_ranks(hosts), "LOCAL_RANK")) return false;
@@ -70,6 +92,7 @@ std::string text_of_change(const VariableChange& change) {
 }  // namespace
 
 bool makes_whole_worlds(const HostTable& hosts) {
+  const auto given = given_addresses(hosts);
   std::vector<const RankRun*> members;
   // The values of RANK in each world. The key of a world is its WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
   std::map<std::vector<std::string>, std::vector<std::string>> worlds;
@@ -79,10 +102,8 @@ bool makes_whole_worlds(const HostTable& hosts) {
     const std::string size = value_in(rank, "WORLD_SIZE", cat(hosts.size()));
     if (hosts.size() > 1 && is_alone(number, size)) continue;
     members.push_back(&rank);
-    const std::string address = value_in(rank, "MASTER_ADDR", "given");
-    worlds[{size, address, value_in(rank, "MASTER_PORT", "given"),
-            is_of_one_host(address) ? cat(rank.slot().host) : ""}]
-        .push_back(number);
+    worlds[{size, address_in(rank, given), value_in(rank, "MASTER_PORT", "given")}].push_back(
+        number);
   }
   for (const std::string_view name : kWorldVariables) {
     if (name != "LOCAL_RANK" && some_lack(members, name)) return false;

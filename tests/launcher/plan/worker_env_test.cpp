@@ -105,7 +105,8 @@ TEST_CASE("a slot's environment in Slurm is that of a task of a step of the job'
                                                     {"SLURM_STEPID", "0"},
                                                     {"SLURM_STEP_NODELIST", "n1,n2"},
                                                     {"SLURM_STEP_NUM_NODES", "2"},
-                                                    {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}});
+                                                    {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                                    {"SLURM_TASK_PID", "0"}});
   found = variables({{"n3", "", 1}, {"n1", "", 2}, {"n2", "", 2}}, 0);
   CHECK(found["SLURM_STEP_TASKS_PER_NODE"] == "1,2(x2)");
   CHECK(found.count("SLURM_NTASKS_PER_NODE") == 0);

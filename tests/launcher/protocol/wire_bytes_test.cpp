@@ -135,7 +135,7 @@ const std::map<int, std::string> kDigests = {
     {40, "87619fbbcb54c5c8"}, {41, "7c186033295a1138"}, {42, "7df5eb47e168ad8a"},
     {43, "51495f332f947a0a"}, {44, "eb20c81d95cb156d"}, {45, "952f523ffe271350"},
     {60, "4a2a7b898f79e4e4"}, {61, "360b2e7116fd877c"}, {70, "c46ccdb3717edcb3"},
-    {71, "2b99f639f6852a96"}, {72, "731d71a5f76a2ece"}, {73, "c280aedefead5e74"},
+    {71, "2b99f639f6852a96"}, {72, "731d71a5f76a2ece"}, {73, "45ed00b2adf3bf04"},
 };
 
 }  // namespace

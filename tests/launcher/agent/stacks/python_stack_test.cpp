@@ -82,6 +82,11 @@ TEST_CASE("A wait in a known library is named by what the user has called") {
         "waits in torch.distributed (NCCL): all_reduce, called at train.py:8");
   CHECK(wait({{"futex_wait", "libc.so.6", 0}, all_reduce}) ==
         "waits in torch.distributed: all_reduce, called at train.py:8");
+  const std::string groups = cat(kTorch, "distributed/distributed_c10d.py");
+  CHECK(wait({{"_new_process_group_helper", groups, 7},
+              {"new_process_group", "/b/python/horovod_torch_backend.py", 41},
+              {"init_process_group", groups, 5},
+              wrapper}) == "waits in torch.distributed: init_process_group, called at train.py:8");
   const PythonFrame backward{"_engine_run_backward", cat(kTorch, "autograd/graph.py"), 9};
   CHECK(wait({backward}, {"pt_gloo_runloop"}) ==
         "waits in torch.distributed (gloo): the reduction of gradients in backward(), called at "

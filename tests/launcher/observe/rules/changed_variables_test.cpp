@@ -21,6 +21,10 @@ class Variables {
   void forget(int rank) { hosts_.rank(rank).set_changes({VariableChange{}}); }
   void set(int rank, const char* name, const std::string& found) { add(rank, name, found); }
   void unset(int rank, const char* name) { add(rank, name, ""); }
+  // Sets the launcher's address of rank 0's host for a host.
+  void give(int host, const char* address) {
+    hosts_.host(host).order().environment = {{"MASTER_ADDR", address}};
+  }
   bool is_whole() const { return makes_whole_worlds(hosts_); }
   std::string sentence() const { return changed_variables(hosts_); }
 
@@ -84,6 +88,15 @@ TEST_CASE(
       variables.set(rank, "MASTER_ADDR", "localhost");
     }
   }
+  SUBCASE("one address for all, which the launcher has given to one host") {
+    variables.give(0, "10.0.0.1");
+    variables.give(1, "192.168.0.1");
+    for (int rank : {2, 3}) variables.set(rank, "MASTER_ADDR", "10.0.0.1");
+  }
+  SUBCASE("a local address of one rank, where the launcher has given another one") {
+    for (int host : {0, 1}) variables.give(host, "127.0.0.1");
+    variables.set(1, "MASTER_ADDR", "localhost");
+  }
   SUBCASE("an evaluation beside a training of three") {
     variables.unset(3, "RANK");
     variables.unset(3, "WORLD_SIZE");
@@ -125,6 +138,17 @@ TEST_CASE("the sentence names ranks, variables, both values and the remedy") {
   SUBCASE("a rank twice") {
     variables.set(3, "RANK", "0");
     CHECK(variables.sentence().starts_with("rank 3 on b began with RANK=0 (from the launcher: "));
+  }
+  SUBCASE("an address of one host that the launcher has given to no host") {
+    variables.give(0, "10.0.0.1");
+    variables.give(1, "192.168.0.1");
+    for (int rank : {2, 3}) variables.set(rank, "MASTER_ADDR", "10.0.0.2");
+    CHECK(variables.sentence().starts_with("ranks 2-3 on b began with MASTER_ADDR=10.0.0.2 (from"));
+  }
+  SUBCASE("a local address of one of two hosts") {
+    for (int rank : {2, 3}) variables.set(rank, "MASTER_ADDR", "localhost");
+    CHECK(
+        variables.sentence().starts_with("ranks 2-3 on b began with MASTER_ADDR=localhost (from"));
   }
   SUBCASE("many") {
     for (int rank = 0; rank < 4; ++rank) variables.set(rank, "MASTER_ADDR", cat("x", rank));
