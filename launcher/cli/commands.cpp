@@ -100,12 +100,13 @@ constexpr std::array kCommands = {
             "with --listen, until another agent joins there. NAME is the name of a job (--name), "
             "or its id in horovodrun ps -a, needed where several jobs run.\n",
             "horovodrun remove node7\nhorovodrun remove 4711 3\n"},
-    Command{"report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",
-            "FILE must not exist; without FILE, it is horovod-report.txt. It has versions, the "
-            "host, the result of --check-build for the Python of COMMAND, what horovodrun doctor "
-            "finds on this machine, and the settings of FLAGS, config file and environment, without "
-            "secrets. COMMAND does not run. Read the file before you publish it.\n",
-            "horovodrun report\nhorovodrun report slow.txt -np 8 -H a:4,b:4 python3 train.py\n"},
+    Command{
+        "report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",
+        "FILE must not exist; without FILE, it is horovod-report.txt. It has versions, the "
+        "host, the result of --check-build for the Python of COMMAND, what horovodrun doctor "
+        "finds on this machine, and the settings of FLAGS, config file and environment, without "
+        "secrets. COMMAND does not run. Read the file before you publish it.\n",
+        "horovodrun report\nhorovodrun report slow.txt -np 8 -H a:4,b:4 python3 train.py\n"},
     Command{"init", "[HOST...]", "Write a config file, and test your hosts.",
             "HOST is a host as -H takes it, with its slots behind a colon. The file is "
             "horovodrun.yaml in the present directory, for --config-file; it must not exist. Its "
