@@ -108,7 +108,7 @@ ProbeOutcome Probe::wait(Deadline deadline) {
   if (!read_until_end(error_fd_, pid_, deadline, &text)) {
     return {false, "it did not answer in time", text, true};
   }
-  // WNOWAIT keeps the child as a zombie. Its id, which is also the id of its group, then stays in use until kill().
+  // WNOWAIT keeps the child as a zombie, so the kernel does not reuse its pid, also its group's id, before kill().
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
   ::kill(-pid_, SIGKILL);

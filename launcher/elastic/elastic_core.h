@@ -170,7 +170,8 @@ struct ElasticCore {
   std::string exclude(const std::string& name, Time now);
   // Like exclude(), after the loss of a host that may only be unreachable.
   std::string after_loss(const HostRun& host, Time now);
-  // Delays the start of another process. Call when a process has ended without having worked, while ranks train.
+  // Delays the start of another process on the host. Call for a process that ended, or is too slow, before it is a
+  // rank.
   std::string start_another_later(const std::string& name, Time now);
 
   // Returns whether a change may add the ready processes. If more processes may come (`may_come`), returns false for

@@ -131,7 +131,8 @@ Generation generation_of(const MembershipChange& change, const HostPlans& hosts)
   return generation;
 }
 
-// Plans a change in which all ranks with the state would leave. One of them stays until other ranks have the state.
+// Plans a change in which all ranks with the state would leave. One of these ranks stays until other ranks have the
+// state.
 MembershipPlan hand_over(MembershipChange change) {
   int slots = 0;
   for (const UsableHost& host : change.usable) slots += host.host.slots;

@@ -54,8 +54,8 @@ class TrainingEnd {
   // `hosts` must outlive this object.
   explicit TrainingEnd(const HostTable& hosts) : hosts_(hosts) {}
 
-  // Returns whether the training does not need these ranks: they, or all other ranks, have returned from
-  // hvd.elastic.run.
+  // Returns whether the training can end without these ranks: all of them have returned from hvd.elastic.run, or all
+  // other ranks have.
   bool is_behind(const Ranks& ranks) const;
   // Returns whether ranks have returned and none trains now. No further rank is then started.
   bool has_come() const;

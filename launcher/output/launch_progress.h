@@ -53,8 +53,9 @@ class ProgressRates {
     uint64_t bytes = 0;  // bytes of all ranks
     int64_t ranks = 0;   // ranks with counts: ranks of an unresponsive host are missing
   };
-  // Rates begin anew if counts fall, because the ranks were restarted, or if the number of ranks changes. Missing ranks
-  // change the rates only after 3 s. `time`: when the counts were read. A second call with the same time has no effect.
+  // Rates begin anew if counts fall, because the ranks were restarted, or if the number of ranks changes. Counts with
+  // fewer ranks are ignored for the first 3 s. `time`: when the counts were read. A second call with the same time has
+  // no effect.
   void add(Clock::time_point time, const Counts& counts);
 
   // Returns the mean over the last 10 s; nullopt if unknown, for example before the first step.

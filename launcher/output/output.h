@@ -51,8 +51,8 @@ class JobOutput : LineSinks, TerminalPort {
   static Result<std::unique_ptr<JobOutput>> open(net::asio::any_io_executor executor,
                                                  const HostTable& hosts, OutputStyle style);
 
-  // Called when bytes of a rank were shown, and few bytes wait for files and the log. The rank may then write as many
-  // further bytes.
+  // Called when bytes of a rank were shown, and few bytes wait for files and the log. The rank may then write
+  // `size` more bytes.
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
   void on_consumed(Consumed callback) { consumed_ = std::move(callback); }
   // Called when the launcher's standard output or error accepts no further bytes.

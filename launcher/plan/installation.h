@@ -27,12 +27,12 @@ std::string find_library(const std::string& folder, const std::string& chosen);
 // wheel's PREFIX/lib/python3.N/site-packages/horovodrun/bin.
 std::string installation_prefix(const std::string& folder);
 
-// Returns the interpreter for which pip or uv installed this executable. Empty without such an interpreter, and in a
-// tool's environment (is_tool_environment).
+// Returns the interpreter for which pip or uv installed this executable. Empty without such an interpreter, and if
+// is_tool_environment() holds for its environment.
 std::string find_python(const std::string& folder);
 
 // Returns the Python of the environment (venv or conda) in which this executable is installed. Empty without such an
-// environment, and in a tool's environment.
+// environment, and if is_tool_environment() holds for the environment.
 std::string find_environment_python(const std::string& folder);
 
 // Returns the folder for PYTHONPATH (of the build, the wheel, or HVD_PYTHON_DIR of the installation); may be empty.

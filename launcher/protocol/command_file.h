@@ -26,10 +26,10 @@ struct CommandPlace {
   bool lacks_stage = false;      // the script may exist only on other hosts; --stage would copy it
 };
 
-// Finds the file of a command. A first word NAME.py is a file in the working directory, or else on the search path. The
-// file is executed directly if it has execute permission and "#!", or if it is on the search path. Otherwise,
-// python_for_scripts() executes it. Also returns an error if the script in the arguments of Python or of a shell is
-// missing.
+// Finds the file of a command. If the first word is NAME.py, searches the working directory, and then the search path.
+// The script is executed directly if it has execute permission and "#!", or if it is on the search path. Otherwise,
+// python_for_scripts() executes the script. Also returns an error if the script in the arguments of Python or of a
+// shell is missing.
 Result<CommandFile> find_command(const std::vector<std::string>& command,
                                  const CommandPlace& place);
 

@@ -159,7 +159,7 @@ struct RankSteps {
   int32_t world_size = 0;  // number of the ranks that communicate
   uint64_t ended = 0;  // number of steps that have ended; a step has the same number on all ranks
   std::vector<StepSample> last{};
-  // Microseconds: the sums over all steps.
+  // The sums over all steps, in microseconds.
   uint64_t total = 0, total_waited = 0;
   // The operation with the longest waits in `last`, at most OperationNames::kMostText bytes, not escaped; may be empty.
   std::string awaited{};

@@ -94,10 +94,8 @@ class HostJobs {
   std::set<ScriptRun*> questions_;  // the running find_node() calls
 };
 
-// Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the registration to
-// each host's start order. Pure.
-
-// Removes kPmix from each host's list. Returns true if every list had it.
+// Removes kPmix from each host's list. Returns true if every list had it: the job then registers its ranks with PMIx,
+// which requires PMIx on all hosts.
 bool take_pmix(std::vector<Versions>& versions);
 // Adds the placement of all ranks to each host's order.
 void order_pmix(const HostTable& hosts, std::vector<StartOrder>& orders);

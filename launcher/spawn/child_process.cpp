@@ -167,8 +167,8 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
                       });
   }
 
-  // Reads the available bytes; returns false at the end of the pipe. Other processes may keep its
-  // write end open for long.
+  // Reads the available bytes; returns false at the end of the pipe. The pipe may stay open after
+  // the child's exit, because other processes may have inherited its write end.
   bool drain_errors() {
     net::error_code error;
     std::array<char, 1024> buffer;

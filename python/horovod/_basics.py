@@ -61,14 +61,15 @@ __all__ = [
 def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None:
     """Joins the job that the launcher describes, or makes a job of one rank without a launcher.
 
-    Blocks until every rank of the job calls `init`. In an elastic job whose ranks train already, returns the future
-    place of this process, and the process joins them in `hvd.elastic.run`, or in its first collective. Does nothing
-    when already initialised. `comm`: None for all ranks of the job. Otherwise a list of ranks that contains this rank,
-    or a communicator of mpi4py: these ranks form a separate job, which numbers them from 0 in this order. Only they
-    call `init`; but with a list under torchrun and `mpiexec` of MPICH, all ranks call it, each with its own list.
-    `process_sets`: a list of sets to add during the start, the same on every rank. "dynamic" is accepted for existing
-    scripts; sets can be added later in any case. Raises ValueError for other values, and HorovodInternalError when the
-    other ranks do not call it within HOROVOD_INIT_TIMEOUT seconds (600).
+    Blocks until every rank of the job calls `init`. In an elastic job whose ranks train already, `init` does not wait
+    for these ranks: `rank` and `size` give the future place of this process, and the process joins the other ranks in
+    `hvd.elastic.run`, or in its first collective. Does nothing when already initialised. `comm`: None for all ranks of
+    the job. Otherwise a list of ranks that contains this rank, or a communicator of mpi4py: these ranks form a separate
+    job, which numbers them from 0 in this order. Only they call `init`; but with a list under torchrun and `mpiexec` of
+    MPICH, all ranks call it, each with its own list. `process_sets`: a list of sets to add during the start, the same
+    on every rank. "dynamic" is accepted for existing scripts; sets can be added later in any case. Raises ValueError
+    for other values, and HorovodInternalError when the other ranks do not call it within HOROVOD_INIT_TIMEOUT seconds
+    (600).
     """
     added = (
         []

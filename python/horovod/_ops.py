@@ -80,7 +80,7 @@ LEFT = 12
 
 
 class Tensor(NamedTuple):
-    """One dense, row-major tensor of a submission, as the C ABI sees it."""
+    """One dense, row-major tensor of a submission, with the fields of the C ABI."""
 
     input: int  # address; 0 when empty
     output: int  # address; 0 if the runtime owns the output

@@ -51,8 +51,9 @@ Result<Place> parse_place(const Bytes& body) {
 
 }  // namespace
 
-// One client of the server, which makes one numbered call at a time. The server recognises by the number that a call on
-// a new connection is a repetition. Threads that call at the same time use separate PooledConnections.
+// One client of the server, which makes one numbered call at a time. If the client repeats a
+// call on a new connection, the server recognises the repetition by the number. Threads that call at the same time use
+// separate PooledConnections.
 struct HttpStore::PooledConnection {
   std::string client = make_nonce();
   uint64_t sequence = 0;

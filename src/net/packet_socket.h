@@ -19,7 +19,7 @@ namespace hvd::net {
 
 // Every user of the host can bind an abstract name. If a name ends in random digits, no other process can bind it
 // beforehand. Clients find the name by its prefix, and the kernel reports the listening process and its user.
-
+//
 // Returns the names, without the leading zero, of all users' listening sockets in this network
 // namespace whose name begins with `prefix`. Empty without /proc.
 std::vector<std::string> listening_names(std::string_view prefix);

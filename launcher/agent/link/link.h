@@ -21,7 +21,6 @@ namespace hvd::launcher {
 // The encryption layer between an agent's frames and the descriptors of its link. Only
 // horovod-agent-tls implements it (tls_program); horovod-agent, which the launcher copies to hosts,
 // has no_tls_program instead.
-
 // Each function has the contract of the function of the same name in net::TlsSession.
 class Cipher {
  public:

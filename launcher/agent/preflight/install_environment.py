@@ -1,7 +1,7 @@
 """Makes an environment of the wheels, or of the archive, in the current folder. The argument FOLDER is the
 environment's later path.
 
-Needs only Python, and no network. Makes the environment in "files". The agent has compared the files with
+Needs only Python, and no network. Makes the environment in the subfolder "files". The agent has compared the files with
 their hashes, and removes the wheels, which other hosts may still get from the agent.
 """
 

@@ -31,11 +31,10 @@ struct GpuUse {
 std::string gpu_use_command(const std::string& nvidia_smi);
 GpuUse parse_gpu_use(std::string_view text);
 
-// The use of this host's AMD GPUs by processes, parsed from the output of rocm-smi. Pure; the parser accepts any text.
-
-// Returns a shell command that prints the input of parse_rocm_use().
+// Returns a shell command that prints the use of this host's AMD GPUs by processes, for parse_rocm_use().
 std::string rocm_use_command(const std::string& rocm_smi);
-// Identifies a GPU by its number in the text instead of a UUID. Returns nullopt if the text contains no GPU.
+// Parses any text. Identifies a GPU by its number in the text instead of a UUID. Returns nullopt if the text contains
+// no GPU.
 std::optional<GpuUse> parse_rocm_use(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -33,7 +33,7 @@ class Inspections {
 
   void offer(const StackToolOffer& offer) { py_spy_.offer(offer); }
   void begin(const Inspect& question);
-  // Inspects the rank when other ranks wait for it next.
+  // Inspects the rank the next time that other ranks wait for this rank.
   void begin(const InspectLate& question);
 
   bool wants_part() const { return py_spy_.wants_part(); }

@@ -65,7 +65,7 @@ class WaitTally {
 
  private:
   struct Rank {
-    // Microseconds: since the current start of the rank's process, and before that start.
+    // In microseconds. `total` and `waited` count since the rank's process was last started, the other two before.
     uint64_t total = 0, waited = 0;
     uint64_t total_before = 0, waited_before = 0;
     double late = 0;  // in seconds: observed for some steps, estimated for the other steps

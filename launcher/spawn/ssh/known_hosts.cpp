@@ -82,7 +82,7 @@ bool read_key(KnownHostKey& known, const std::string& name, std::string_view wor
   return outcome != SSH_AGAIN;
 }
 
-// Adds a line's key or mark if the line is about the name. `known` has the line's position.
+// Adds a line's key or mark if the line's patterns match the name. `known` has the line's position.
 void add_line(KnownHostKeys& found, const std::string& name, std::string_view line,
               KnownHostKey known) {
   std::string_view words = trim(line);

@@ -57,8 +57,8 @@ def calls() -> int:
 
 
 def may_have_run(grads: Sequence[Any], variables: Sequence[Any], calls_before: int) -> bool:
-    """Returns whether a reduction may have run for these gradients: in the graph that applies them, or, for gradients
-    from elsewhere, since the count of calls was `calls_before`."""
+    """Returns whether a reduction may have run for these gradients. Searches the graph that applies the gradients. If
+    they come from elsewhere, compares `calls_before`, an earlier result of `calls`, with the present count."""
     if not tf.executing_eagerly():
         graphs = _own_graphs()
         if any(graph in _graphs for graph in graphs) or _calls_a_reduction(graphs[-1]):

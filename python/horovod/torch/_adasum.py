@@ -71,8 +71,8 @@ class AdasumMixin(Attributes):
         return loss
 
     def _agree_on_overflow(self, found: Dict[Any, torch.Tensor]) -> None:
-        """Makes GradScaler skip a step on all ranks or on none: gradients and overflows stay local. `found`: by device,
-        1 if it has an infinite gradient."""
+        """Makes GradScaler skip a step on all ranks or on none: gradients and overflows stay local. `found`: for
+        each device, 1 if a gradient on the device is infinite."""
         if not self.process_set.included():
             return
         overflow = max((value.item() for value in found.values()), default=0.0)

@@ -35,7 +35,8 @@ class InterHostAllreduce {
 
   // `reduction` must outlive the operation.
   void begin(const Reduction& reduction, const InterHostConfig& config);
-  // Returns the memory for this host's part of the next piece: float32, or `piece` itself. Call only while may_add().
+  // Returns the memory for this host's part of the next piece: a float32 buffer if the parts are float32, otherwise
+  // `piece`. Call only while may_add().
   std::byte* part_of_next(std::byte* piece) {
     return config_.part.is_float32 ? float32_of(slot_of(added_)) : piece;
   }

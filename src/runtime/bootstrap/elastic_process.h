@@ -42,7 +42,7 @@ class ElasticProcess {
   struct Joined {
     Bootstrap bootstrap;
     // Interrupts the calls of the bootstrap's store when the launcher reports a lost member of the
-    // generation. The caller drops the interruption at the end of the start.
+    // generation. The caller holds the interruption until the start is complete.
     std::shared_ptr<Interruption> interruption;
     // True while the other ranks train. Only `identity` is set then: this process's future identity.
     bool is_provisional = false;

@@ -1,8 +1,9 @@
 // Gives the device batches of all process sets one order on all ranks: NCCL kernels that start in different orders on
 // two devices can wait for each other forever. The root of a set requests a turn for each of its plans with device
-// batches, and the root of all ranks broadcasts the turns in the order of the requests. A plan of the set of all ranks
-// needs no request, because such plans and the messages of services keep their order on each link of the tree. A job
-// without other sets sends no message for the order. The runtime core owns DeviceTurns. Lives on the progress thread.
+// batches, and the root of all ranks broadcasts the turns in the order of the requests. A plan of the global process
+// set needs no request: each link of the tree delivers such plans and the turns in the order in which the root sent
+// them. A job without other sets sends no message for the order. The runtime core owns DeviceTurns. Lives on the
+// progress thread.
 #pragma once
 
 #include <cstdint>

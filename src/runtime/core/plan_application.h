@@ -48,7 +48,7 @@ class PlanApplication {
   };
   const Counts& counts() const { return counts_; }
 
-  // The last operation of the latest plan of the set of all ranks. All ranks that have not joined have submitted it.
+  // The last operation of the latest plan of the global process set. All ranks that have not joined have submitted it.
   struct LastCommon {
     int32_t op = 0;
     std::string name;  // empty: none yet

@@ -334,7 +334,8 @@ void RuntimeCore::complete(Submission* submission, Status status) {
   announce_next(submission->name, submission);
 }
 
-// If `submission`, which may be null, is the name's announced submission, announces the name's next one.
+// Announces the next waiting submission of this name, if the announced one is `submission` (null: if none is
+// announced).
 void RuntimeCore::announce_next(Name* name, const Submission* submission) {
   if (name == nullptr || name->announced != submission) return;
   name->announced = nullptr;

@@ -50,7 +50,7 @@ struct CoreCounts {
   uint64_t eager_sends_wasted = 0;   // eager data for a batch that the plan did not contain
 };
 
-// Observes the plans of the set of all ranks at the root. TuningService implements this interface.
+// Observes the plans of the global process set at the root. TuningService implements this interface.
 class PlanListener {
  public:
   virtual ~PlanListener() = default;
@@ -149,10 +149,10 @@ class RuntimeCore final : public Drivable, private PlanSink {
   bool is_member(int32_t process_set, int32_t rank) const {
     return sets_.is_member(process_set, rank);
   }
-  // Sets parameters for the next plan and later plans. All ranks must call tune() at the same plan of the set of all
-  // ranks.
+  // Sets parameters for the next plan and later plans. All ranks must call tune() at the same plan of the global
+  // process set.
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
-  // Sets the root's listener for plans of the set of all ranks; may be nullptr.
+  // Sets the root's listener for plans of the global process set; may be nullptr.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
   // Returns true when the job has failed, or each of its process sets has ended.
   bool over() const { return shutdown_.over(); }

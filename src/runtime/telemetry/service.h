@@ -63,7 +63,7 @@ struct Question {
   }
 };
 
-// A question: the rank that asked, and the number that it chose.
+// Identifies a question: the rank that asked, and a number that this rank chose.
 struct Ask {
   int32_t rank = 0;
   uint32_t ticket = 0;
