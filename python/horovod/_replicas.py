@@ -48,8 +48,11 @@ class Model(Protocol):
     def digest(self, parameter: Any, seed: int) -> int:
         """Returns the digest of the values, continued from the digest `seed`."""
 
+    def length(self, parameter: Any) -> int:
+        """Returns the number of real numbers in the values."""
+
     def reals(self, parameter: Any) -> Any:
-        """Returns the values as real numbers, in a sequence that supports len() and slices."""
+        """Returns the values as real numbers, in a sequence that supports slices. May copy all values."""
 
     def doubled(self, reals: Any, start: int) -> Tuple[Any, int, int]:
         """Returns a copy of PIECE values from `start` on, as float64 in host memory, followed by the negated values;
@@ -328,15 +331,16 @@ class Check:
     def _digests(self) -> Tuple[List[Tuple[str, Any]], List[int]]:
         parameters = self._model.parameters()
         digests = [self._model.digest(parameter, 0) for _, parameter in parameters]
-        return parameters, [*digests, *(len(self._model.reals(parameter)) for _, parameter in parameters)]
+        return parameters, [*digests, *(self._model.length(parameter) for _, parameter in parameters)]
 
     def _differs_by_rounding(self, index: int, parameter: Any, length: int) -> bool:
         """Returns whether the values differ by rounding only. Raises HorovodDisagreementError on all ranks if a rank
         cannot read its values."""
         start, distance, norm = self._squares.get(index, (0, 0.0, 0.0))
+        reals = functools.lru_cache(maxsize=None)(lambda: self._model.reals(parameter))
         while start < length:
             name = f"values.{index}.{start}"
-            message = self._exchange(name, functools.partial(self._piece, parameter, start, length))
+            message = self._exchange(name, functools.partial(self._piece, reals, start, length))
             if message.numbers[0] == math.inf:
                 raise HorovodDisagreementError(f"{self._place()}: a rank cannot read its values.")
             more, of_norm = self._model.squares(message.numbers)
@@ -345,8 +349,8 @@ class Check:
             del self._exchanges[name]
         return distance <= _TOLERANCE**2 * norm
 
-    def _piece(self, parameter: Any, start: int, length: int) -> Tuple[Any, Dtype, int, int]:
-        read = self._read(lambda: self._model.doubled(self._model.reals(parameter), start), None)
+    def _piece(self, reals: Callable[[], Any], start: int, length: int) -> Tuple[Any, Dtype, int, int]:
+        read = self._read(lambda: self._model.doubled(reals(), start), None)
         if read is None:
             doubled = (ctypes.c_double * (2 * min(PIECE, length - start)))(math.inf)  # the values of all ranks are less
             return doubled, Dtype.FLOAT64, 0, 0
@@ -355,10 +359,12 @@ class Check:
 
     def _read(self, read: Callable[[], Any], otherwise: Any) -> Any:
         """Returns the result of `read`, or `otherwise` if it fails: after an exception, the other ranks would wait for
-        this rank."""
+        this rank. Raises what a signal handler of the program raises: the next call of `begin` continues."""
         try:
             return read()
         except Exception as error:
+            if _is_of_signal(error):
+                raise
             words = "%s: the ranks do not compare, because this rank cannot read its replica: %s: %s"
             logging.getLogger("horovod").info(words, self._place(), type(error).__name__, error)
             return otherwise
@@ -474,6 +480,19 @@ def _restart(process_set: int) -> None:
 
 
 _ops.also_restart(_restart)
+
+
+def _is_of_signal(error: Exception) -> bool:
+    """Returns whether a signal handler raised the error. Python calls a handler with the interrupted frame, on top of
+    that frame."""
+    trace = error.__traceback__
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        for value in frame.f_locals.values():
+            arguments = value if isinstance(value, tuple) else (value,)  # of a handler(*arguments)
+            if frame.f_back is not None and any(each is frame.f_back for each in arguments):
+                return True
+    return False
 
 
 def _number_of(order: List[List[str]]) -> int:

@@ -2,7 +2,6 @@
 """Planted causes in PyTorch: horovodrun -np 2 python3 tests/replicas/torch_causes.py [--only REGEX]."""
 
 import concurrent.futures
-import contextlib
 import copy
 import functools
 import itertools
@@ -85,22 +84,24 @@ def with_frozen(rank, frozen, change):
     train(model, optimizer, rank, each=lambda step: change() if step == 0 and rank == hvd.size() - 1 else None)
 
 
-class Raised(BaseException):
-    pass
+class Raised(RuntimeError):
+    """The same class as torch's errors."""
 
 
-def interrupted(optimizer, rank, reader):
+def interrupted(optimizer, rank, reader, error=Raised):
     """A signal handler raises once while rank 0's check calls a function that reads the model."""
     model = optimizer._reducer.model
     read = getattr(model, reader)
 
-    def handler(*unused):
-        raise Raised
+    def handler(number, frame):
+        signal.signal(number, signal.SIG_DFL)
+        raise error
 
     def interrupt(*arguments):
         setattr(model, reader, read)
         signal.signal(signal.SIGUSR1, handler)
         signal.raise_signal(signal.SIGUSR1)
+        return read(*arguments)
 
     if rank == 0:
         setattr(model, reader, interrupt)
@@ -202,17 +203,49 @@ def a_frozen_table_of_another_size(rank):
 
 
 @warns(WEIGHTS)
+def a_transposed_parameter_of_several_pieces(rank):
+    """The comparison of values copies it once, and so does the norm."""
+    frozen = torch.nn.Parameter(torch.ones(1025, 2048).t(), requires_grad=False)
+    model = network()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(sgd([*model.parameters(), frozen]))
+    replica = optimizer._reducer.model
+    read, copies = replica.reals, []
+
+    def reals(parameter):
+        copies.extend([parameter] if parameter is frozen else [])
+        return read(parameter)
+
+    replica.reals = reals
+    change = after(0, lambda unused: frozen[-1].add_(10))
+    train(model, optimizer, rank, each=lambda step: change(model, optimizer, step))
+    assert len(copies) == 2, f"{len(copies)} copies"
+
+
+@warns(WEIGHTS)
 def a_comparison_that_a_signal_interrupts(rank):
+    train_interrupted(rank, "norm", KeyboardInterrupt)
+
+
+@warns(WEIGHTS)
+def a_copy_that_a_signal_interrupts(rank):
+    train_interrupted(rank, "doubled", Raised)
+
+
+def train_interrupted(rank, reader, error):
     model = network(rank)
     optimizer = distribute(model, sgd(model.parameters()), broadcast=False)
-    interrupted(optimizer, rank, "norm")
+    interrupted(optimizer, rank, reader, error)
+    caught = []
     for step in range(6):
         optimizer.zero_grad()
         backward(model, rank, step)
-        with contextlib.suppress(Raised):
+        try:
             optimizer.step()
-            continue
-        optimizer.step()
+        except error:
+            caught.append(step)
+            optimizer.step()
+    assert len(caught) == (rank == 0), f"the handler's error came {len(caught)} times"
 
 
 @warns("other options: lr of group 0")
@@ -220,11 +253,15 @@ def a_message_that_a_signal_interrupts(rank):
     model = network()
     optimizer = distribute(model, sgd(model.parameters(), lr=0.1 + rank))
     interrupted(optimizer, rank, "options")
+    caught = []
     for step in range(4):
         optimizer.zero_grad()
         backward(model, rank, step)
-        with contextlib.suppress(Raised):  # raised after the optimizer's own step
+        try:
             optimizer.step()
+        except Raised:  # raised after the optimizer's own step
+            caught.append(step)
+    assert len(caught) == (rank == 0), f"the handler's error came {len(caught)} times"
 
 
 @warns(WEIGHTS)
@@ -608,10 +645,19 @@ def a_start_of_horovod_again(rank):
 
 @silent
 def a_compiled_step(rank):
+    train_compiled(rank)
+
+
+@warns(WEIGHTS)
+def a_compiled_step_from_other_weights(rank):
+    train_compiled(rank, broadcast=False)
+
+
+def train_compiled(rank, **keywords):
     """Versions before 2.0 have no torch.compile."""
     compiled = getattr(torch, "compile", lambda function, **unused: function)
     model = network(rank)
-    optimizer = distribute(model, sgd(model.parameters()))
+    optimizer = distribute(model, sgd(model.parameters()), **keywords)
 
     @functools.partial(compiled, backend="eager")
     def step(number):

@@ -26,6 +26,9 @@ class ArrayModel:
         values = numpy.ascontiguousarray(parameter)
         return int(_digest(values.ctypes.data, values.nbytes, seed))
 
+    def length(self, parameter: numpy.ndarray) -> int:
+        return int(parameter.size) * (2 if parameter.dtype in COMPLEX else 1)
+
     def reals(self, parameter: numpy.ndarray) -> numpy.ndarray:
         values = numpy.ascontiguousarray(parameter).reshape(-1)
         return values.view(values.real.dtype) if values.dtype in COMPLEX else values

@@ -56,6 +56,9 @@ class ReplicaModel:
             seed = int(_digest(piece.data_ptr(), piece.numel() * piece.element_size(), seed))
         return seed
 
+    def length(self, parameter: torch.Tensor) -> int:
+        return parameter.numel() * (2 if parameter.is_complex() else 1)
+
     def reals(self, parameter: torch.Tensor) -> torch.Tensor:
         values = parameter.detach().resolve_conj().resolve_neg()
         return (torch.view_as_real(values) if values.is_complex() else values).reshape(-1)
