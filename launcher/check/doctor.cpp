@@ -21,10 +21,12 @@ namespace {
 // A level's own limits end its checks long before these seconds.
 const char* time_limit_of(const std::string& level) { return level == "full" ? "300" : "60"; }
 
-// The user's settings that concern the way to the hosts. An examination has no other setting of the job.
-constexpr const char* kKept[] = {"start_timeout",     "agent_dir",          "ssh_port",
-                                 "ssh_identity_file", "ssh_command",        "launch_agent",
-                                 "remote_init",       "network_interfaces", "port_range"};
+// The user's settings that concern the way to the hosts: without `hosts` and `hostfile`, a job within an allocation
+// reaches its hosts by the scheduler. An examination has no other setting of the job.
+constexpr const char* kKept[] = {
+    "hosts",       "hostfile",           "start_timeout", "agent_dir",
+    "ssh_port",    "ssh_identity_file",  "ssh_command",   "launch_agent",
+    "remote_init", "network_interfaces", "port_range"};
 
 // Returns the job that examines hosts. It starts in /, and needs no directory of the user.
 Options examining_job(const Options& options, const std::string& level,

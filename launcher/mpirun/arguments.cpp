@@ -58,11 +58,12 @@ const char* name_of(MpiFlavour flavour) {
 namespace {
 
 constexpr const char* kForAgents[] = {
-    "listen",       "token_file",      "token_fd",    "max_restarts", "spares",     "stage",
-    "remote_init",  "launch_agent",    "ssh_command", "timeout",      "on_failure", "end_signal",
-    "stdin",        "only_rank",       "fold",        "tag",          "log_format", "no_env",
-    "no_torch_env", "insecure_compat", "ship",        "stage_env",    "stage_dir",  "allow_build",
-    "hang_warning", "on_hang",         "on_straggler"};
+    "listen",     "token_file",   "token_fd",     "max_restarts",    "spares",
+    "stage",      "remote_init",  "launch_agent", "ssh_command",     "timeout",
+    "on_failure", "end_signal",   "stdin",        "only_rank",       "fold",
+    "tag",        "log_format",   "no_env",       "no_torch_env",    "insecure_compat",
+    "ship",       "stage_env",    "stage_dir",    "allow_build",     "hang_warning",
+    "on_hang",    "on_straggler", "preflight",    "preflight_action"};
 
 void append(Arguments& words, const Arguments& more) {
   words.insert(words.end(), more.begin(), more.end());

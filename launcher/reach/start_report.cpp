@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "launcher/cli/commands.h"
 #include "launcher/doctor/report.h"
+#include "launcher/elastic/elastic_settings.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/environment_choice.h"
@@ -113,6 +114,15 @@ std::vector<std::string> setting_remarks(const LaunchSettings& settings,
     if (!settings.table().is_set(key)) continue;
     remarks.push_back(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
   }
+  const std::string level = settings.job.preflight.value_or("quick");
+  const bool is_examined = level == "net" || level == "full";
+  if (is_examined && (is_elastic(settings) || settings.join.listen)) {
+    remarks.push_back(cat("--preflight ", level,
+                          " is for jobs of constant size that horovodrun starts on their hosts: "
+                          "the hosts of this job are examined at level quick as they start"));
+  }
+  if (!is_examined && settings.table().is_set("preflight_action"))
+    remarks.emplace_back("--preflight-action has no effect without --preflight net or full");
   const auto own = ineffective_names(choice, !settings.environment.no_torch_env);
   for (const std::string& name : own) {
     remarks.push_back(cat(name, " of -x or --env-file has no effect: horovodrun itself sets this ",

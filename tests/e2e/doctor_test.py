@@ -103,6 +103,16 @@ def test_bad_input_is_one_sentence():
         job = Job("doctor", *arguments)
         job.ends_with(2)
         expect(len(job.said()) == 1 and words in job.said()[0], job.describe())
+    # A level that a job cannot have is said, and mpirun starts no agents.
+    job = Job("-np", 1, "--min-np", 1, "-H", "a", "--preflight", "net", "true")
+    job.ends_with(0)
+    expect(len(job.said()) == 1 and "--preflight net is for jobs of constant size" in job.said()[0], job.describe())
+    job = Job("-H", "a", "--preflight-action", "stop", "true")
+    job.ends_with(0)
+    expect(len(job.said()) == 1 and "has no effect without --preflight net or full" in job.said()[0], job.describe())
+    job = Job("--mpi", "-np", 1, "--preflight", "net", "true")
+    job.ends_with(2)
+    expect("--preflight" in job.err, job.describe())
 
 
 if __name__ == "__main__":
