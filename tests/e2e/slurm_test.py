@@ -399,6 +399,14 @@ def listed(cluster, *arguments):
 
 
 @on_cluster()
+def test_the_doctor_examines_the_nodes_of_an_allocation(cluster):
+    job = salloc(cluster, "-N2", "--ntasks-per-node=2", LAUNCHER, "doctor", "--json")
+    job.ends_with(0)
+    answer = json.loads(job.out)
+    expect(len(answer["hosts"]) == 2 and [pair["send"] > 1e6 for pair in answer["pairs"]] == [True], job.describe())
+
+
+@on_cluster()
 def test_the_number_of_a_job_alone_reaches_its_nodes(cluster):
     code = "printenv SLURMD_NODENAME || echo here"
     salloc(cluster, "--no-shell", "-J", "held", "-N2", "--ntasks-per-node=1").ends_with(0)
