@@ -45,6 +45,7 @@ def _load() -> Tuple[Any, ctypes.PyDLL]:
             f"operations ({problem}); TensorFlow 2.4 to 2.21 can."
         )
     _run_in_any_order()
+    _trace_as_written()
     addresses = [library().address_of(name) for name in _FUNCTIONS]
     native.horovod_tensorflow_bind((ctypes.c_void_p * len(addresses))(*addresses))
     native.horovod_tensorflow_forget_names.argtypes = [ctypes.c_int32]
@@ -53,6 +54,14 @@ def _load() -> Tuple[Any, ctypes.PyDLL]:
     native.horovod_tensorflow_count_down.argtypes = [ctypes.c_int32, ctypes.c_int64]
     native.horovod_tensorflow_count_down.restype = None
     return operations, native
+
+
+def _trace_as_written() -> None:
+    # AutoGraph rewrites each Python function that a tf.function calls, except those of packages in this list. Ours need
+    # no rewriting, and it takes most of the time of a first step.
+    from tensorflow.python.autograph.core import config
+
+    config.CONVERSION_RULES = (config.DoNotConvert("horovod"), *config.CONVERSION_RULES)
 
 
 def _run_in_any_order() -> None:
