@@ -1,5 +1,5 @@
-"""Runs test files one after the other, each in a process that is forked after the import of a module, because the
-import of a framework takes longer than most files.
+"""Runs test files one after the other, each in a process that is forked after the import of a framework and of our
+package for it, because imports take longer than most files.
 
 python3 files.py MODULE FILE[,ARGUMENT...]...
 
@@ -7,17 +7,24 @@ Each rank of a job runs it with the same words. It exits with the code of the fi
 that did not run. It names each file that skips (exit code 77); if all files skip, the exit code is 77.
 """
 
+import contextlib
+import gc
 import importlib
 import os
 import sys
 
 SKIPPED = 77
+# What a framework imports at its first use.
+LAZY = {"torch": "torch._dynamo", "tensorflow": "keras", "jax": "optax"}
 
 module, *files = sys.argv[1:]
 here = os.path.dirname(os.path.abspath(__file__))
 rank = int(os.environ.get("HOROVOD_RANK", "0"))
 skipped = []
-importlib.import_module(module)
+importlib.import_module(f"horovod.{module}")
+with contextlib.suppress(ImportError):  # not in each version
+    importlib.import_module(LAZY[module])
+gc.freeze()  # the collections of a child would copy all of the parent's memory
 
 
 def verdict(number):
