@@ -54,8 +54,6 @@ inline int32_t known(int32_t number) {
 
 }  // namespace detail
 
-// ---- The job ------------------------------------------------------------------------------------
-
 // Joins the job that the environment describes, and leaves it in the destructor. One object at a time.
 class Job {
  public:
@@ -78,8 +76,6 @@ inline int32_t local_rank() { return detail::known(hvd_local_rank()); }
 inline int32_t local_size() { return detail::known(hvd_local_size()); }
 inline int32_t cross_rank() { return detail::known(hvd_cross_rank()); }
 inline int32_t cross_size() { return detail::known(hvd_cross_size()); }
-
-// ---- Tensors ------------------------------------------------------------------------------------
 
 // 16-bit floating-point types, for which C++20 has no arithmetic.
 struct Float16 {
@@ -141,6 +137,7 @@ template <typename Range>
 requires std::ranges::contiguous_range<Range> Tensor(Range&)
 ->Tensor<std::remove_reference_t<std::ranges::range_reference_t<Range>>>;
 
+// Returns the Tensor of an operation's `values`: a Tensor, a contiguous range, or a number.
 template <typename T>
 const Tensor<T>& as_tensor(const Tensor<T>& tensor) {
   return tensor;
@@ -150,8 +147,6 @@ requires std::ranges::contiguous_range<Range>
 auto as_tensor(Range&& range) { return Tensor(range); }
 template <typename T>
 requires std::is_arithmetic_v<T> Tensor<T> as_tensor(T& number) { return {&number, {}}; }
-
-// ---- Work ---------------------------------------------------------------------------------------
 
 struct Options {
   hvd_reduce_op op = HVD_AVERAGE;  // for allreduce and reducescatter
@@ -291,8 +286,6 @@ Done waited(Done work) {
 
 }  // namespace detail
 
-// ---- Operations: values are a Tensor, a contiguous range or, for some operations, a number -------
-
 // Reduces the values of all ranks in place.
 template <typename Values>
 Work allreduce_async(Values&& values, const std::string& name, const Options& options = {}) {
@@ -372,8 +365,7 @@ inline void barrier(int32_t process_set = 0) {
   Work(detail::terms_of(HVD_BARRIER, nullptr, options)).wait();
 }
 
-// ---- Messages between two ranks: values as above; both ranks name the same type and number --------
-
+// The options of a send or receive. Both ranks name the same type and number of elements.
 struct MessageOptions {
   int32_t tag = 0;
   int32_t process_set = 0;

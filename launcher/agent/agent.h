@@ -91,7 +91,8 @@ class Agent {
   void end_lease();
   // Ends the job and closes the link. Sends the sentence to the launcher, if the link still works.
   void fail(const std::string& sentence);
-  // `is_given_up`: the launcher treats this host as lost.
+  // Closes the link and ends all processes of the job, after the job's grace period by SIGKILL. `is_given_up`: the
+  // launcher treats this host as lost; if another host may replace it, there is no grace period.
   void lose_link(bool is_given_up = false);
   void renew_lease();
   // Returns the exit status of this process; nullopt until the launcher knows the end of the job, or the job has ended

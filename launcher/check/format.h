@@ -48,7 +48,7 @@ struct HostCheck {
 Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
 // Returns the combined table of all hosts, with a remark at each row that differs between hosts.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
-// Returns the remark beside the plain table: the interpreter, and that --verbose adds reasons and fixes.
+// Returns the remark below the plain table: it names the interpreter, and --verbose for reasons and fixes.
 std::string about_interpreter(std::string_view interpreter);
 // Returns the interpreters in the hosts' Python rows: "/usr/bin/python3 on a, b; /opt/python3 on c".
 std::string interpreters_of(std::span<const HostCheck> hosts);

@@ -23,10 +23,8 @@ const Command* find_command(std::string_view name);
 // Turns `ps --help` into `--help ps`, and leaves other arguments unchanged.
 std::vector<std::string> with_help_first(std::vector<std::string> arguments);
 
-// The following functions recognise mistakes of users of other launchers: unknown commands, and flags after the
-// command.
-
-// Returns "no command 'status'; did you mean horovodrun ps?"; empty for a word that resembles no command.
+// For an unknown command, returns "no command 'status'; did you mean horovodrun ps?". Returns an empty text if the word
+// resembles no command.
 std::string explain_unknown_command(std::string_view word);
 
 // Returns whether the word is a command of other tools, and most likely not a program for ranks.

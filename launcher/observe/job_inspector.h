@@ -66,7 +66,6 @@ class JobInspector {
   // Prints the stacks of all ranks.
   net::Task<void> show_stacks();
 
-  // Called with the events of the agents.
   void on_answer(int host, uint32_t number, HostAnswer answer) {
     inspection_.on_answer(static_cast<size_t>(host), number, std::move(answer));
   }
@@ -84,8 +83,9 @@ class JobInspector {
   net::Task<std::string> describe(InspectDetail detail);
   net::Task<std::string> job_as_json();
   void take_announced(const std::vector<HostAnswer>& answers);
-  // known_job() and known_counts() return results of the last look().
+  // Returns the job's states as JSON, with the figures of the last look().
   std::string known_job() const;
+  // Returns the counts of the last look().
   JobCounts known_counts() const;
   std::string describe(const HostRun& host, const std::string& ranks) const;
   std::optional<SlowestRank> slowest() const;

@@ -49,9 +49,9 @@ std::string size_text(double bytes);
 size_t width_of(std::string_view text);
 // Returns the first characters of the text, at most `columns` wide.
 std::string_view cut(std::string_view text, size_t columns);
-// Like width_of() and cut(), for a text with color sequences, which take no columns. cut_colored()
-// resets the color at the end.
+// Like width_of(), for a text with color sequences, which take no columns.
 size_t colored_width_of(std::string_view text);
+// Like cut(), for a text with color sequences. Resets the color at the end.
 std::string cut_colored(std::string_view text, size_t columns);
 
 }  // namespace hvd::launcher

@@ -19,8 +19,8 @@ constexpr std::chrono::milliseconds kLoneSignalFor{1000};
 struct OutsideSignal {
   int number = 0;
   bool is_launchers = false;  // the launcher got the signal; an agent may have got it too
-  // The guardian and the agent both got the signal. Their sessions differ: the sender has signalled every process of
-  // the host, including the ranks.
+  // The guardian and the agent both got the signal. Since their sessions differ, the sender has signalled every process
+  // of the host, including the ranks.
   bool has_reached_ranks = false;
 };
 

@@ -23,13 +23,12 @@ namespace hvd::launcher {
 // The end of the link that sends a message. kOpening: sent only while a connection is opened.
 enum class Sender : uint8_t { kLauncher, kAgent, kOpening };
 
+// A message's type. Each message below declares its type and its members; the encoding keeps the members' order.
 struct MessageType {
   uint16_t kind;     // on the wire: numbers are never reused
   const char* name;  // for an error
   Sender sender;
 };
-
-// Each message declares its type and its members, which are sent in their order.
 
 // The agent's first message.
 struct AgentHello {
@@ -55,7 +54,7 @@ struct StagePart {
 };
 // Returns the digest of a part and all previous parts.
 Digest next_digest(const Digest& before, const StagePart& part);
-// From the launcher, like all messages down to Suspend: prepares the host for its ranks. Answered by Prepared.
+// Prepares the host for its ranks. Answered by Prepared.
 struct Prepare {
   static constexpr MessageType kType{2, "an order to prepare", Sender::kLauncher};
   HostJob job;
@@ -198,7 +197,7 @@ struct Staged {
   uint64_t taken = 0;
   Status status;
 };
-// From the agent, like all messages down to Failed. Answers Prepare: an ok status or one sentence.
+// Answers Prepare: an ok status, or one sentence about why the host is not ready.
 struct Prepared {
   static constexpr MessageType kType{3, "an answer about preparing", Sender::kAgent};
   Status status;
@@ -343,13 +342,14 @@ struct Failed {
   std::string sentence;
 };
 
-// These three messages are sent only on a link that the agent dialled, before AgentHello: the launcher's challenge, the
-// agent's answer, and the launcher's own proof. See token_proof.h. All releases use the same bytes for these three
-// messages, for Failed and for the first field of AgentHello, so that they can refuse each other.
+// The launcher's challenge, on a link that the agent dialled, before AgentHello (token_proof.h). All releases use the
+// same bytes for Challenge, Answer, Admission, Failed and the first field of AgentHello, so that an end can refuse the
+// other release.
 struct Challenge {
   static constexpr MessageType kType{15, "a challenge", Sender::kOpening};
   Nonce nonce{};
 };
+// The agent's answer to Challenge, with the proof that the agent has the token.
 struct Answer {
   static constexpr MessageType kType{16, "an answer to a challenge", Sender::kOpening};
   Nonce nonce{};
@@ -357,6 +357,7 @@ struct Answer {
   Proof proof{};
   std::string version;  // version of the agent
 };
+// The launcher's answer to Answer, with the proof that the launcher has the token.
 struct Admission {
   static constexpr MessageType kType{17, "an admission", Sender::kOpening};
   Proof proof{};

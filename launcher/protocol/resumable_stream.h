@@ -55,13 +55,14 @@ class ResumableStream {
   Result<size_t> receive(std::span<std::byte> bytes);
   bool has_ended() const { return is_end_announced_ && left_ == 0; }
 
-  // Before the first record of another connection, the agent offers to resume the session, and the
-  // launcher answers. Nonces are random; the launcher's comes first. An error refuses the
-  // connection and changes nothing.
+  // Returns the agent's offer to resume the session on another connection, to be sent before any record. The nonces are
+  // random; the launcher sends its nonce first.
   Resume offer(const Nonce& of_launcher, const Nonce& of_agent) const;
-  // Checks the agent's offer, and continues on the new connection. The launcher calls this function.
+  // Checks the agent's offer, and continues on the new connection. The launcher calls this function. After an error,
+  // the stream is unchanged, and the caller refuses the connection.
   Result<Resumed> answer(const Resume& offer, const Nonce& of_launcher);
-  // Checks the answer to `offer`, and continues on the new connection. The agent calls this function.
+  // Checks the answer to `offer`, and continues on the new connection. The agent calls this function. After an error,
+  // the stream is unchanged, and the caller refuses the connection.
   Status confirm(const Resume& offer, const Nonce& of_launcher, const Resumed& answer);
 
  private:

@@ -63,27 +63,28 @@ class StagedParts {
   Sha256 hash_;          // hash of the current entry's bytes
 };
 
-// The records with which one host's agent sends an environment's files to another's, over a separate connection: the
-// server's challenge, the client's request, and then the server's records, each with a StagePart. Client and server
-// have a key of the job, which the launcher sent over its links. The request proves the client's knowledge of the key
-// before the server acts on the request. Each record is sent unencrypted, with a tag (HMAC-SHA256) that covers its
-// sequence number. The nonces of client and server make each connection's key unique. Pure.
-
-// On the wire: the nonce with which the launcher identifies the server (MasterCandidates), and this connection's nonce.
+// Size in bytes of the server's first message: the nonce with which the launcher identifies the server
+// (MasterCandidates), and this connection's nonce.
 inline constexpr size_t kChallengeSize = 2 * sizeof(Nonce);
-// On the wire: the client's nonce, and a proof for both nonces.
+// Size in bytes of the client's request: its nonce, and a proof for both nonces.
 inline constexpr size_t kRequestSize = sizeof(Nonce) + sizeof(Proof);
 
+// The nonces of a connection over which one host's agent sends files of an environment to another host's agent. Its
+// messages: the server's challenge, the client's request, and the server's records, each with a StagePart. Both ends
+// have a key of the job, which the launcher sent over its links. The nonces make each connection's key unique.
 struct PartNonces {
   Nonce of_server{}, of_client{};
 };
+// Returns the client's request, which proves that the client knows the key.
 Bytes make_part_request(const Digest& key, const PartNonces& nonces);
 // Returns the client's nonce; nullopt if the request has a wrong size or proof.
 std::optional<Nonce> check_part_request(const Digest& key, const Nonce& of_server,
                                         ByteView request);
 
+// Returns the connection's key.
 HmacKey part_key(const Digest& key, const PartNonces& nonces);
 
+// Encodes the server's records: unencrypted, each with a tag (HMAC-SHA256) that covers its sequence number.
 class PartSealer {
  public:
   PartSealer(const Digest& key, const PartNonces& nonces) : key_(part_key(key, nonces)) {}

@@ -18,10 +18,11 @@ Secret plaintext_token(const Secret& token);
 using Proof = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
-// Return the proofs of agent and launcher, which differ, so that no proof can be reflected to its sender. `name` is the
-// agent's own name, which the proof covers.
+// Returns the agent's proof that it has the token. The proof covers `name`, the agent's own name, and differs from the
+// launcher's proof, so that nobody can reflect a proof to its sender.
 Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agent,
                   std::string_view name);
+// Returns the launcher's proof that it has the token.
 Proof prove_launcher(ByteView token, const Nonce& of_launcher, const Nonce& of_agent);
 
 // Takes the same time wherever the proofs differ, so that the time reveals nothing about a proof.

@@ -1,4 +1,5 @@
-// The commands `horovodrun ps -a`, `stop`, `wait`, `logs` and `attach`, which read the records of jobs.
+// The commands `horovodrun ps -a`, `stop`, `wait`, `logs` and `attach`, which read the records of jobs. Each returns
+// the exit code; `words` are the words after the command.
 #pragma once
 
 #include <span>
@@ -8,12 +9,11 @@
 
 namespace hvd::launcher {
 
-// `words`: the words after the command. All functions return the exit code.
 int list_all_jobs(bool is_json);
 int stop_job(std::span<const std::string> words);
 int wait_for_job(std::span<const std::string> words);
 int show_log(std::span<const std::string> words);
-// Prints the last lines of the log and all later lines. Returns the exit code of the job.
+// Prints the last lines of the log and all later lines. The exit code is that of the job.
 int attach(std::span<const std::string> words);
 
 // Returns the table of `ps -a`, with the newest job last. Pure.

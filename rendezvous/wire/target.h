@@ -38,22 +38,25 @@ struct Target {
 std::string to_string(const Target& target);
 Result<Target> parse_target(std::string_view text);
 
-// Texts of the answers to list, watch and swap, as PROTOCOL.md defines them. The parsers accept any bytes.
-
-// One page of a list of keys.
+// One page of a list of keys: the answer to list.
 struct KeyPage {
   std::vector<std::string> keys;
   bool more = false;  // further keys follow on the next page
 };
 
+// Encodes the answer to list as PROTOCOL.md defines it.
 std::string to_text(const KeyPage& page);
+// Parses the answer to list; an error for malformed bytes.
 Result<KeyPage> parse_keys(ByteView text);
 
+// Encodes the answer to watch as PROTOCOL.md defines it.
 std::string to_text(const Changes& changes);
+// Parses the answer to watch; an error for malformed bytes.
 Result<Changes> parse_changes(ByteView text);
 
-// `value`: null if the key is absent.
+// Encodes the answer to swap as PROTOCOL.md defines it. `value`: null if the key is absent.
 std::string to_text(bool swapped, const Bytes* value);
+// Parses the answer to swap; an error for malformed bytes.
 Result<Swap> parse_swap(ByteView text);
 
 }  // namespace hvd::rendezvous

@@ -33,8 +33,8 @@ struct HostShare {
 // the related flags.
 HostShare share_host(const HostJob& job, const Environment& environment, const Environment& own);
 
-// Sets the number of threads of each rank that is not bound to its part of the cores, at least 1. Does nothing if the
-// host has one rank, or is_thread_count_chosen().
+// Divides `cores` equally among the host's ranks: each rank that is not bound to CPUs gets its part as the number of
+// its threads, at least 1. Does nothing if the host has one rank, or if is_thread_count_chosen().
 void share_threads(const HostJob& job, const Environment& environment, double cores,
                    HostShare& share);
 

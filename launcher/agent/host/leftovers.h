@@ -24,8 +24,8 @@ void remove_unlocked_folders(const std::string& parent, std::string_view prefix)
 // with that prefix in PARENT that are not locked and that no job has used for 30 days.
 void remove_unused_packages(const std::string& path, std::string_view prefix);
 // Records in the agent's file that a job has started it now. Removes agents of other versions in the same folder that
-// no job has started for 30 days. Machines of other kinds may share the folder. If `path` does not name a file
-// horovod-agent-HASH, nothing happens.
+// no job has started for 30 days, whatever machine they are for: different machines may share the folder. Does nothing
+// if `path` does not name a file horovod-agent-HASH.
 void remove_unused_agents(const std::string& path);
 
 }  // namespace hvd::launcher

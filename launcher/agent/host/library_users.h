@@ -23,8 +23,8 @@ class LibraryUsers {
  public:
   static constexpr size_t kLibraries = 3;
   static constexpr uint8_t kTorch = 2;
-  // The program of a child of this process: the first process with a library, among the child and its descendants.
-  // Without a library: the last process of the chain, if each process of the chain has at most one child.
+  // The program of a child of this process: the first process with a library, among the child and its descendants. If
+  // none has a library: the last descendant, if the child and each of its descendants has at most one child.
   struct Program {
     pid_t pid = 0;  // -1: several processes can be the program
     uint8_t library = 0;

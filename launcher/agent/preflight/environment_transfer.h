@@ -41,9 +41,10 @@ class EnvironmentTransfer {
              const std::string& folder, const Network& network);
   // Handles a message of the launcher. Returns false if the message was not expected.
   bool take(const EnvironmentSource& source);
-  // wants_part(): whether the launcher sends the files. take(): handles the next part. After an error, take() returns
-  // the same error for the parts that the launcher had already sent.
+  // Returns whether the launcher sends the files: take() then handles each part.
   bool wants_part() const { return state_ == State::kFromLauncher || state_ == State::kFailed; }
+  // Handles the next part from the launcher. After an error, returns the same error for the parts that the launcher had
+  // already sent.
   Status take(const StagePart& part);
   // Total bytes, including paths, of the parts that the launcher has sent.
   uint64_t taken() const { return taken_; }

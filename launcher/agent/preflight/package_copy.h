@@ -42,10 +42,8 @@ class PackageCopy {
   KeptFolder folder_;
 };
 
-// Decides whether the launcher's package runs on this host, from the versions that the ranks' Python reports. Pure.
-
-// Facts about an interpreter on this host. A field is empty if the interpreter did not report it, and "none" if the
-// interpreter lacks that library.
+// Versions that the ranks' Python interpreter on this host reports. A field is empty if the interpreter did not report
+// it, and "none" if the interpreter lacks that library.
 struct PythonFacts {
   std::string version;  // "3.11.2"
   std::string machine;  // output of uname -m

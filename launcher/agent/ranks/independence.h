@@ -22,13 +22,13 @@ namespace hvd::launcher {
 
 class Independence {
  public:
-  // Takes the programs of a look. Returns whether it needs more looks even if ranks have met.
+  // Called with the programs of each look. Returns whether the caller needs more looks even if ranks have met.
   using OnLook = std::function<bool(const std::map<pid_t, LibraryUsers::Program>&)>;
   Independence(net::EventLoop& loop, OnLook on_look) : on_look_(std::move(on_look)), call_(loop) {}
   // Call when the ranks start, with their command and folder. `master_port`: the port on which rank 0 here may listen;
   // 0: rank 0 is on another host.
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
-  // Call when a rank has joined a world.
+  // Call when a rank has joined a world: the ranks do not work independently.
   void on_sign();
   // Checks whether a socket uses the master port, if the result could change the verdict. The kernel usually lists a
   // closed connection for another minute.

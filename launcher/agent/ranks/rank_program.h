@@ -23,15 +23,15 @@ class RankProgram {
   bool has_library() const { return program_.library != 0; }
   // Returns whether the program has changed variables and no connection to another process, and may use PyTorch.
   bool may_search() const;
-  // The only element has no name until the variables are known.
+  // Until the agent has read the program's variables, the list has one element, without a name.
   const std::vector<VariableChange>& changes() const { return changes_; }
   void add_to(RankSigns& signs) const;
 
  private:
   LibraryUsers::Program program_;
   std::vector<VariableChange> changes_ = std::vector<VariableChange>(1);
-  // The first and the last of the successive looks that saw PyTorch and no connection; nullopt: the last look was
-  // another one.
+  // Times of the first and the last of the successive looks that saw PyTorch and no connection. nullopt: the last look
+  // saw a connection, or no PyTorch.
   std::optional<std::pair<Clock::time_point, Clock::time_point>> alone_;
 };
 

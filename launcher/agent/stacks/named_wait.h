@@ -32,8 +32,8 @@ struct NamedWait {
   std::string place;      // "train.py:88", the user's line, or else the innermost one
 };
 
-// Returns whether a thread, according to its /proc/PID/syscall, reads or writes a file or socket. Includes a poll of
-// one descriptor with a timeout, as by Python: MPI polls several or none.
+// Returns whether a thread, according to its /proc/PID/syscall, reads or writes a file or socket. Includes a
+// poll of one descriptor with a timeout, which Python uses; MPI polls several descriptors or none.
 bool is_io(std::string_view call);
 // Returns the innermost frame if its source line shows more than the stack: mpi4py and the waits of PyTorch have no
 // Python frames. Otherwise null.

@@ -4,10 +4,9 @@
 //
 //   look(signs)    A rank moves when a count of its processes grows by more than idle processes cause: main thread,
 //                  other threads, bytes, sockets, its own output. `quiet_since_`: when a rank last moved.
-//   judge(places)  HangWatch calls this after half a limit without a move. If the places can be a hang, the next sample
-//                  follows after a quarter of the limit. Otherwise (no rank waits in a collective, the main thread of
-//                  a rank works, or a rank is excused), the next sample follows after a pause that doubles, up to ten
-//                  limits.
+//   judge(places)  HangWatch calls this after half a limit without a move. The next sample follows after a quarter of
+//                  the limit if a rank waits in a collective, no rank's main thread works and no rank is excused;
+//                  otherwise after a pause that doubles, up to ten limits.
 //   kHang          after a full limit and three equal samples in which a rank waits in a collective.
 //   kStop          after two limits, if no long operation of all ranks explains the wait: the ranks are not all in one
 //                  operation, or a rank has ended. Also, no rank may be waiting for its own GPU.
@@ -95,8 +94,7 @@ class HangRule {
   std::map<int, Time> wait_reported_;
 };
 
-// The following functions format a finding as sentences for the user. They escape texts from agents.
-
+// A rank that ended before the hang, for hang_sentence().
 struct EndedRank {
   int rank = 0;
   std::string how;  // "exit code 0"
@@ -104,11 +102,13 @@ struct EndedRank {
 
 // Returns a sentence, for example "no rank has moved for 120 s: ranks 0-6 on a wait in torch.distributed (gloo):
 // all_reduce, train.py:88; rank 7 on b is in load_shard, loader.py:30". `host_of`: indexed by rank.
+// Escapes the agents' texts for a terminal.
 std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
                           const std::vector<std::string>& host_of);
 // Returns whether a stack shows that a rank waits for other ranks.
 bool is_certain(const HangRule::Finding& finding);
 // Returns why the finding has ranks without Python stacks, and the remedy; empty if all ranks have stacks.
+// `host_of`: indexed by rank. Escapes the agents' texts for a terminal.
 std::string missing_stacks(const HangRule::Finding& finding,
                            const std::vector<std::string>& host_of);
 

@@ -65,9 +65,8 @@ class WaitTally {
 
  private:
   struct Rank {
-    // In microseconds. `total` and `waited` count since the rank's process was last started, the other two before.
-    uint64_t total = 0, waited = 0;
-    uint64_t total_before = 0, waited_before = 0;
+    uint64_t total = 0, waited = 0;                // microseconds of the rank's present process
+    uint64_t total_before = 0, waited_before = 0;  // microseconds of its earlier processes
     double late = 0;  // in seconds: observed for some steps, estimated for the other steps
     uint64_t times_last = 0;
   };

@@ -1,4 +1,5 @@
-// Finds and queries the launchers of this user that run on this machine, for commands (inspection.h). Blocking.
+// Finds and queries the launchers of this user that run on this machine, for commands (inspection.h). Blocking. An
+// error Code::kUnavailable means that the launcher has ended since it was found.
 #pragma once
 
 #include <string>
@@ -29,7 +30,7 @@ Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
 Status several_run(const std::string& command, const std::vector<RunningLauncher>& launchers,
                    const std::string& more = "");
 
-// For this function and the following ones, Code::kUnavailable means that the launcher has ended since it was found.
+// Sends a question; the answer follows on the launcher's socket (read_more()).
 Status send_question(const RunningLauncher& launcher, const std::string& question);
 // Waits for data from the launcher. Once, informs the user if the launcher is silent because it is stopped.
 void await_answer(const RunningLauncher& launcher);

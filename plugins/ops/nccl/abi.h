@@ -1,13 +1,12 @@
 // Declarations of the parts of the ABIs of NCCL and of the CUDA runtime that this backend uses. The backend needs the
-// headers of neither. RCCL and HIP have the same numbers and layouts. tests/plugins/nccl/abi_test.cpp compares every
-// declaration with the headers, if they are installed.
+// headers of neither. Enums of C (results, types, reductions) are declared as ints; streams and events of CUDA as
+// void*. RCCL and HIP have the same numbers and layouts. tests/plugins/nccl/abi_test.cpp compares every declaration
+// with the headers, if they are installed.
 #pragma once
 
 #include <cstddef>
 
 namespace hvd::ops::nccl::abi {
-
-// ---- NCCL. Results, types and reductions are C enums, declared here as ints.
 
 constexpr int kSuccess = 0;
 constexpr int kInProgress = 7;  // result of a call on a nonblocking communicator
@@ -65,8 +64,6 @@ using Send = int(const void* from, size_t count, int type, int peer, Comm* comm,
 using Recv = int(void* to, size_t count, int type, int peer, Comm* comm, void* stream);
 using RedOpCreatePreMulSum = int(int* reduction, void* scalar, int type, int place, Comm* comm);
 using RedOpDestroy = int(int reduction, Comm* comm);
-
-// ---- The CUDA runtime. Streams and events are pointers.
 
 constexpr int kOutOfMemory = 2, kNotReady = 600;
 constexpr unsigned kStreamNonBlocking = 1;

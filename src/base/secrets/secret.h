@@ -61,20 +61,18 @@ inline uint64_t random_number() {
 // Returns a number from 0 to less than 1.
 inline double random_fraction() { return static_cast<double>(random_number() >> 11) * 0x1p-53; }
 
-// Reads secrets from files and pipes. Accepts only a regular file of the effective user without access for other
-// users (mode & 077 = 0), a regular file of root that a group may read (mode & 027 = 0), or an anonymous pipe.
-// Checks the opened file, not its name. Blocks; never prints a byte of a secret.
-
 // The writer of a pipe must write everything and close the pipe within this time.
 constexpr double kPipeSeconds = 5;
 
-// Reads the whole file; an error if it has more than `limit` bytes. Errors name the file as
-// `shown`.
+// Reads a whole file or anonymous pipe that only its owner can read: a regular file of the effective user (mode & 077
+// = 0), or a regular file of root that a group may read (mode & 027 = 0). Checks the opened file, not its name. Blocks
+// until `deadline`. An error for any other file, and for more than `limit` bytes; it names the file as `shown`, and has
+// no byte of the contents.
 Result<std::string> read_private_file(const std::string& path, std::string_view shown, size_t limit,
                                       Deadline deadline = Deadline::after_seconds(kPipeSeconds));
 
-// Reads a job's token, at least 32 hexadecimal digits, from --token-file or --token-fd; the caller
-// passes exactly one of them. Closes the descriptor unless it is a standard stream.
+// Reads a job's token, at least 32 hexadecimal digits, from --token-file or --token-fd; the caller passes exactly one
+// of them. The rules of read_private_file() hold for both. Closes the descriptor unless it is a standard stream.
 Result<Secret> read_token(const std::string& path, std::optional<int> fd,
                           Deadline deadline = Deadline::after_seconds(kPipeSeconds));
 

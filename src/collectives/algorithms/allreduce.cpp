@@ -1,6 +1,12 @@
 // Small payloads take one step: every rank stores its payload next to a flag, and every rank
 // reduces all payloads in the same order. Large payloads stream through the slots in chunks
 // (allreduce_local), and between hosts by allreduce_across.
+//
+// On several hosts, each host reduces its ranks' data, then the hosts exchange their results. The ranks of a host that
+// take part in the exchange are its drivers. Each driver reduces one slice of the host's data and runs the inter-host
+// allreduce of this slice (InterHostAllreduce), so that reductions, copies and socket calls are spread over the ranks
+// of a host. The number of drivers is equal on all hosts: the number of ranks on the host with the fewest ranks, at
+// most Tuning::drivers. In a group with one rank per host, the sockets send the user's memory itself (Tensors).
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -16,14 +22,6 @@
 
 namespace hvd::collectives {
 namespace {
-
-// An allreduce of a group on several hosts: each host reduces its ranks' data, then the hosts exchange their results.
-// Each driver, a rank that takes part, reduces its slice of the host's data and runs the inter-host allreduce of this
-// slice (InterHostAllreduce). Reductions, copies and socket calls are thus spread over the ranks of a host. The number
-// of drivers is equal on all hosts: the number of ranks on the host with the fewest ranks, at most Tuning::drivers. In
-// a group with one rank per host, the sockets send the user's memory itself.
-//
-// host_stages.h describes the rounding of half precision.
 
 InterHostConfig config_for(Group& group, const hvd_batch& batch, const Reduction& reduction,
                            const Tuning& tuning) {
@@ -43,8 +41,6 @@ void cut(InterHostConfig& config, size_t total, size_t per_piece) {
   config.last = total - (config.pieces - 1) * per_piece;
   config.count = config.pieces == 1 ? config.last : per_piece;
 }
-
-// ---- One rank on each host ----------------------------------------------------------------------
 
 struct WholeTensor {
   size_t element;
@@ -152,8 +148,6 @@ Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduc
     while (tensors.unpacked() < inter_host.finished()) tensors.unpack();
   }
 }
-
-// ---- Several ranks on some host -----------------------------------------------------------------
 
 // The leader reduces its host's payloads and runs the inter-host allreduce of them.
 Coroutine inter_host_small(Flow& flow, Group& group, const hvd_batch& batch,

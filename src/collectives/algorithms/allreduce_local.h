@@ -22,15 +22,13 @@ void pack_first_chunk(Group& group, const hvd_batch& batch, const Reduction& red
 Coroutine allreduce_local_from(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, uint64_t step, bool is_first_packed);
 
-// An allreduce of a group on one host, for tensors in memory that all its ranks can map
-// (SharedHeap): each rank reduces its slice in place, without packing.
-
-// Returns whether the ranks exchange the places of these tensors; they do for a few large tensors. Equal on all
-// ranks.
+// Returns whether the ranks of one host exchange the places of these tensors, to reduce them in place; they do for a
+// few large tensors. Equal on all ranks.
 bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
 
-// Exchanges the places, and reduces in place if every tensor of every rank lies in mapped memory. Then sets *done
-// to true, equally on all ranks.
+// Exchanges the places of the tensors. If every tensor of every rank lies in memory that all ranks of the host can map
+// (SharedHeap), each rank reduces its slice in place, without packing. Sets *done to whether the batch was reduced,
+// equally on all ranks.
 Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
 

@@ -14,10 +14,8 @@
 namespace hvd::collectives {
 namespace {
 
-// Allgather and reduce-scatter of a group on one host, for inputs in memory that all its ranks can
-// map (SharedHeap): each rank reads the others' inputs in place, without packing.
-
-// Minimum size: for fewer bytes, packing takes less time than mapping other ranks' memory and waiting.
+// Minimum size in bytes of an allgather or reduce-scatter that reads other ranks' inputs in place (SharedHeap): below
+// it, packing takes less time than mapping other ranks' memory and waiting.
 constexpr size_t kLeastShared = 32 * 1024;
 
 // Sizes in bytes. `part` is one member's part of an output or of an input.

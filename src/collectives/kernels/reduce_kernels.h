@@ -55,35 +55,36 @@ ReduceFunction find(int dtype, int op);
 ReduceFunction find_part(int dtype, int op);
 }  // namespace avx512
 
-// Conversion between half-precision storage types and float32. Sums of several hosts accumulate in
-// float32 and are rounded once, at the end.
+// Returns whether the type is stored in 16 bits and reduced in float32.
 inline bool is_half(int32_t dtype) { return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16; }
+// Converts `count` elements of a half-precision type to float32.
 void to_float32(float* to, const void* from, int32_t dtype, size_t count);
+// Scales `count` float32 elements and rounds each once to a half-precision type.
 void to_storage_type(void* to, const float* from, int32_t dtype, size_t count, const Scale& scale);
 
-// The arithmetic of Adasum on one piece of two vectors, in float64 for every type. Pure functions
-// of memory; any thread.
-
-// Returns whether Adasum supports the type. It supports the floating-point types.
+// Returns whether Adasum supports the type, which it does for the floating-point types.
 bool adasum_knows(hvd_dtype dtype);
 
-// Dot products over the elements of a piece. The products of two pieces may be added.
+// Dot products of a piece of two vectors, for Adasum. The products of two pieces may be added.
 struct Products {
   double ab = 0, aa = 0, bb = 0;
 };
+// Computes the dot products in float64 for every type.
 Products products_of(hvd_dtype dtype, const void* a, const void* b, size_t count);
 
-// The factors of the two vectors in their combination.
+// The factors of the two vectors in Adasum's combination.
 struct Weights {
   double a, b;
 };
+// Returns Adasum's factors for vectors with these products.
 Weights weights_of(const Products& products);
 
 // Computes out = weights.a * a + weights.b * b. `out` may be `a`.
 void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weights, double* out,
              size_t count);
-// Convert from and to float64; to_storage_type multiplies by a factor and rounds once.
+// Converts `count` elements to float64.
 void to_float64(hvd_dtype dtype, const void* in, double* out, size_t count);
+// Multiplies `count` float64 elements by a factor and rounds each once to the type.
 void to_storage_type(hvd_dtype dtype, const double* in, double factor, void* out, size_t count);
 
 }  // namespace hvd::collectives

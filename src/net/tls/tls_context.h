@@ -28,16 +28,16 @@ std::string last_tls_error();
 Status use_certificate(SSL_CTX* context, const std::string& certificate);
 Status use_key(SSL_CTX* context, const std::string& key, const std::string& certificate);
 
-// TLS 1.3 with a key that both ends hold in advance (an external PSK: RFC 8446, section 2.2, and RFC 9257), and with
-// ephemeral Diffie-Hellman: no end needs a certificate, and a key that leaks later does not decrypt earlier recordings.
-
-// Makes clients of this context offer only the key, TLS 1.3 and one cipher suite.
+// Makes clients of this context offer TLS 1.3, one cipher suite, and a key that both ends hold in advance (an external
+// PSK: RFC 8446, section 2.2, and RFC 9257), with ephemeral Diffie-Hellman. No end needs a certificate, and a key that
+// leaks later does not decrypt earlier recordings. Returns false if OpenSSL fails.
 bool offer_shared_key(ssl_ctx_st* context, const Digest& key);
-// Makes servers of this context accept the key. Such servers issue no session tickets, so the shared
-// key is the only session that a client can resume. `is_alone`: the server has no certificate.
+// Makes servers of this context accept the key of offer_shared_key(). Such servers issue no session tickets, so the
+// shared key is the only session that a client can resume. `is_alone`: the server has no certificate. Returns false if
+// OpenSSL fails.
 bool accept_shared_key(ssl_ctx_st* context, const Digest& key, bool is_alone);
 
-// The key's use in a completed handshake. kIgnored: the client offered the key, but OpenSSL ignored
+// The use of the key in a completed handshake. kIgnored: the client offered the key, but OpenSSL ignored
 // it because of another suite's hash, and used the server's certificate.
 enum class SharedKeyUse { kNone, kUsed, kIgnored };
 SharedKeyUse shared_key_use(ssl_st* session);

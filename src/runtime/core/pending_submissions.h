@@ -68,7 +68,8 @@ class PendingSubmissions {
   // Returns the number of submissions so far, without those of submit_direct().
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
-  // ---- with the progress lock held ---- Moves the started and the queued submissions into the window. If
+  // ---- with the progress lock held ----
+  // Moves the started and the queued submissions into the window. If
   // `is_refused`, which may be null, returns true for a submission, moves it to the end of `refused` instead. Holds
   // submissions that await their start. Returns true if it moved any submission.
   bool collect(const std::function<bool(const Submission&)>& is_refused,

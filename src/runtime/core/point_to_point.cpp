@@ -88,8 +88,6 @@ bool PointToPoint::has_left(int32_t rank) const {
   return parts_.shutdown->has_left(rank) || (mesh_ != nullptr && mesh_->departed(rank));
 }
 
-// ---- From a submission to a match ---------------------------------------------------------------------------
-
 Status PointToPoint::start(Submission* submission) {
   if (Status why = refusal(); !why.ok()) {
     complete(submission, why.with_context(cat(operation_text(*submission), " cannot run")));
@@ -282,8 +280,6 @@ Status PointToPoint::count_consumed(int32_t from, size_t bytes) {
   if (link.consumed < kReportConsumed) return {};
   return send(from, about(PeerStep::kConsumed, 0, std::exchange(link.consumed, 0)));
 }
-
-// ---- Large messages -----------------------------------------------------------------------------------------
 
 Status PointToPoint::accept(Submission* receive, int32_t from, uint64_t id, ByteView place) {
   begin_transfer(receive, from);
@@ -497,8 +493,6 @@ bool PointToPoint::may_sleep() {
   return std::ranges::none_of(active_, [](PeerLink* link) { return link->may_move(); });
 }
 
-// ---- Messages of other ranks --------------------------------------------------------------------------------
-
 Status PointToPoint::receive(int32_t from, ByteView bytes) {
   PeerMessage message;
   HVD_RETURN_IF_ERROR(decode(bytes, &message));
@@ -537,8 +531,6 @@ Status PointToPoint::receive(int32_t from, ByteView bytes) {
   }
   return {};
 }
-
-// ---- Time limits, and the end -------------------------------------------------------------------------------
 
 // Fails a send or receive without a match.
 Status PointToPoint::withdraw(Submission* submission, const Status& why) {

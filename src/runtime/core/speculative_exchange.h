@@ -29,7 +29,8 @@ class SpeculativeExchange {
   SpeculativeExchange(const FusionOptions* fusion, BatchExecutor* executor, MessageLinks* links)
       : fusion_(fusion), executor_(executor), links_(links) {}
 
-  // ---- the child ---- Adds eager data to the next announcement. Returns the cache ids of the data's names, or none.
+  // ---- the child ----
+  // Adds eager data to the next announcement. Returns the cache ids of the data's names, or none.
   std::span<const uint32_t> attach_eager_data(ProcessSetState* set, Announcement* ready);
   // Records that an announcement was sent. `ids`: the cache ids of its eager data; may be empty.
   Match announced(ProcessSetState* set, std::span<const uint32_t> ids);

@@ -171,8 +171,6 @@ void Timeline::receive(int32_t from, ByteView bytes) {
   }
 }
 
-// ---- the root ----
-
 void Timeline::root_start(int32_t from, const TimelineMessage& message) {
   TimelineMessage reply;
   reply.kind = TimelineMessageKind::kStarted;
@@ -245,8 +243,6 @@ void Timeline::root_pong() {
   reply.time = nanoseconds(Clock::now());
   send_down(reply);
 }
-
-// ---- every rank ----
 
 void Timeline::started(const TimelineMessage& message) {
   if (message.text.empty()) {
