@@ -411,7 +411,7 @@ def by_another_program(port, token, suites):
     """Returns the reply that openssl gets from the launcher's port with the token's key and these cipher suites."""
     extracted = hmac.digest(bytes(32), bytes.fromhex(token), "sha256")
     key = hmac.digest(extracted, b"horovod join 1\x01", "sha256")
-    return subprocess.run(
+    return run_to_end(
         [
             "openssl",
             "s_client",
@@ -427,10 +427,6 @@ def by_another_program(port, token, suites):
             suites,
         ],
         input="GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
     ).stdout
 
 

@@ -47,15 +47,7 @@ sys.stdin.read()
 
 
 def ask(*words, whom=()):
-    return subprocess.run(
-        [*whom, LAUNCHER, *map(str, words)],
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    return run_to_end([*whom, LAUNCHER, *map(str, words)], env=clean_environment(), stdin=subprocess.DEVNULL)
 
 
 def name_of(job):
@@ -185,16 +177,12 @@ def pose(space, address, *as_whom, rank=0, where="a", keys=()):
     """Returns the reply of a host's PMIx server to a process that claims to be this rank of a namespace, and the values
     of rank 0 for these keys."""
     variables = {f"PMIX_SERVER_URI{n}": address for n in (2, 21, 3, 4, 41)}
-    return subprocess.run(
+    return run_to_end(
         [HOSTS, "exec", where, *as_whom, "timeout", "60", PYTHON, "-c", POSES, *keys],
         env=clean_environment(
             PMIX_NAMESPACE=space, PMIX_RANK=str(rank), PMIX_SECURITY_MODE="native", PMIX_GDS_MODULE="hash", **variables
         ),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
     ).stdout.strip()
 
 
@@ -216,13 +204,8 @@ except OSError:
 
 
 def as_pmi_client(place, *as_whom):
-    return subprocess.run(
-        [HOSTS, "exec", "a", *as_whom, "timeout", "20", PYTHON, "-c", PMI_CLIENT, place],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
+    return run_to_end(
+        [HOSTS, "exec", "a", *as_whom, "timeout", "20", PYTHON, "-c", PMI_CLIENT, place], stdin=subprocess.DEVNULL
     ).stdout
 
 

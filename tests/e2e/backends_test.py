@@ -382,14 +382,7 @@ def test_oneccl_is_marked_where_a_sum_is_right():
             expect(re.search(rf"\[ \] CCL: .*{words}.*\n +fix: \S", text), f"{taken}:\n{text}")
     python = [PYTHON, "-c", "import horovod.torch as hvd; print(hvd.ccl_built())"]
     for known, said in ((library, "True"), ("/nowhere/libccl.so.1", "False")):
-        done = subprocess.run(
-            python,
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            check=True,
-            env=clean_environment(HOROVOD_CCL_LIBRARY=known),
-        )
+        done = run_to_end(python, check=True, env=clean_environment(HOROVOD_CCL_LIBRARY=known))
         expect(done.stdout.strip() == said, done)
 
 

@@ -143,14 +143,7 @@ def test_numbers_out_of_their_range_in_the_launcher():
 def test_numbers_out_of_their_range_without_a_launcher():
     program = "import horovod.numpy as hvd\nhvd.init()\n"
     for name, value, limits, default in NUMBERS:
-        done = subprocess.run(
-            [PYTHON, "-c", program],
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            check=False,
-            env=clean_environment(**{name: value}),
-        )
+        done = run_to_end([PYTHON, "-c", program], env=clean_environment(**{name: value}))
         last = done.stderr.strip().splitlines()[-1]
         expect(done.returncode == 1 and "Disagreement" not in last, done)
         expect(
@@ -183,13 +176,9 @@ def test_programs_that_cannot_start():
 
 def test_the_command_that_joins_a_host_names_no_pipe_of_this_shell():
     command = [LAUNCHER, "-np", "1", "--listen", "127.0.0.1:0", "--start-timeout", "1"]
-    ended = subprocess.run(
+    ended = run_to_end(
         ["/bin/bash", "-c", '"$@" --token-file <(printf ab%.0s {1..32}) /bin/true', "-", *command],
-        capture_output=True,
-        text=True,
-        timeout=LONG,
         env=clean_environment(),
-        check=False,
     )
     expect(ended.returncode == 2 and " --token-file FILE; or allow" in ended.stderr, ended)
 

@@ -163,12 +163,9 @@ def test_plans_of_the_machines_in_the_source_of_hwloc_keep_the_rules():
         ["tar", "-xf", archive, "-C", folder / "trees", "--wildcards", "*/tests/hwloc/xml/*.xml"], check=True
     )
     subprocess.run(["ninja", "-C", BUILD, "binding_test"], check=True, stdout=subprocess.DEVNULL)
-    done = subprocess.run(
+    done = run_to_end(
         [BUILD / "tests" / "binding_test", "--test-case=Plans of real machines*"],
         env={**os.environ, "HVD_TEST_TREES": str(folder / "trees")},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     expect(done.returncode == 0, done.stdout[-3000:])
 

@@ -37,15 +37,8 @@ SHOWN = {
 
 
 def report(*words, cwd, code=0, **environment):
-    done = subprocess.run(
-        [LAUNCHER, "report", *words],
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        env=clean_environment(**environment),
-        stdin=subprocess.DEVNULL,
-        cwd=cwd,
-        check=False,
+    done = run_to_end(
+        [LAUNCHER, "report", *words], env=clean_environment(**environment), stdin=subprocess.DEVNULL, cwd=cwd
     )
     expect(done.returncode == code, done)
     return done.stderr
@@ -79,7 +72,7 @@ def test_it_holds_what_is_asked_for_and_no_secret():
     text = path.read_text()
     for secret in [*HIDDEN, "content-of-the-key"]:
         expect(secret not in text, f"{secret!r} is in\n{text}")
-    version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
+    version = run_to_end([LAUNCHER, "-v"], check=True).stdout.strip()
     memory = re.search(r"MemTotal:\s+(\d+ kB)", pathlib.Path("/proc/meminfo").read_text())[1]
     for words in (
         f"version: {version}",

@@ -34,14 +34,11 @@ ROWS = ("tensorflow", "torch", "mxnet", "gloo", *BACKENDS)
 
 
 def check_build(*flags, launcher=None, code=0, **environment):
-    done = subprocess.run(
+    done = run_to_end(
         [launcher or LAUNCHER, "--check-build", *flags],
-        capture_output=True,
-        text=True,
         timeout=300,
         env=clean_environment(**environment),
         stdin=subprocess.DEVNULL,
-        check=False,
     )
     expect(done.returncode == code, done)
     return done.stdout if code == 0 else done.stderr
@@ -50,7 +47,7 @@ def check_build(*flags, launcher=None, code=0, **environment):
 def marks(launcher=None, **environment):
     """Returns the marked rows; fails unless the text equals the original's, including each blank."""
     text = check_build(launcher=launcher, **environment)
-    version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
+    version = run_to_end([LAUNCHER, "-v"], check=True).stdout.strip()
     pattern = re.escape(LAYOUT).replace(re.escape("{version}"), re.escape(version))
     for row in ROWS:
         pattern = pattern.replace(re.escape(f"{{{row}}}"), f"(?P<{row}>[X ])", 1)
@@ -70,9 +67,7 @@ def test_all_that_is_here_is_marked():
     found = marks()
     expect({"torch", "gloo"} <= found, found)
     expect(not found & {"mxnet", "ddl"}, found)
-    done = subprocess.run(
-        [LAUNCHER, "-cb"], capture_output=True, text=True, check=True, timeout=300, env=clean_environment()
-    )
+    done = run_to_end([LAUNCHER, "-cb"], check=True, timeout=300, env=clean_environment())
     expect(done.stdout == check_build(), done)
 
 
@@ -280,13 +275,8 @@ def test_the_commands_interpreter_is_asked_and_named():
             ([], {"PATH": f"{folder}/bare/bin:{path}"}, bare),
             ([PYTHON, "train.py"], {"VIRTUAL_ENV": f"{folder}/bare"}, PYTHON),
         ):
-            done = subprocess.run(
-                [LAUNCHER, "--check-build", *command],
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=300,
-                env=clean_environment(**more),
+            done = run_to_end(
+                [LAUNCHER, "--check-build", *command], check=True, timeout=300, env=clean_environment(**more)
             )
             mark = "X" if asked == PYTHON else " "
             expect(f"[{mark}] PyTorch\n" in done.stdout, (command, more, done))
@@ -326,25 +316,10 @@ def test_hosts_need_no_present_directory():
         subprocess.run(
             ["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "-t", "tmpfs", "none", folder], check=True
         )
-        done = subprocess.run(
-            [LAUNCHER, "--check-build", "-H", "a,b"],
-            capture_output=True,
-            text=True,
-            cwd=own,
-            timeout=300,
-            env=clean_environment(),
-            check=False,
-        )
+        done = run_to_end([LAUNCHER, "--check-build", "-H", "a,b"], cwd=own, timeout=300, env=clean_environment())
         expect(done.returncode == 0 and " on a, b:\n" in done.stdout, done)
         # A directory that the user names is checked, too.
-        done = subprocess.run(
-            [LAUNCHER, "--check-build", "-H", "a,b", "--wdir", own],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=clean_environment(),
-            check=False,
-        )
+        done = run_to_end([LAUNCHER, "--check-build", "-H", "a,b", "--wdir", own], timeout=300, env=clean_environment())
         expect(done.returncode == 1 and "\nb: prepare: the working directory" in done.stdout, done)
 
 
@@ -362,38 +337,26 @@ def test_hosts_are_compared():
         hidden.write_text("raise ImportError('hidden on b')\n")
         subprocess.run(["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "--bind", hidden, torch], check=True)
         # Each host searches for the command's interpreter by itself.
-        done = subprocess.run(
+        done = run_to_end(
             [LAUNCHER, "--check-build", "-H", "a,b", PYTHON, "train.py"],
             check=True,
-            capture_output=True,
-            text=True,
             timeout=300,
             env=clean_environment(),
         )
         expect(re.search(r"\[ \] PyTorch: on a: \S+; on b: .*hidden on b", done.stdout), done)
         expect("\nThe hosts differ in PyTorch.\n" in done.stdout, done)
         expect(done.stderr == ABOUT_INTERPRETER.format(f"{PYTHON} on a, b"), done)
-        done = subprocess.run(
+        done = run_to_end(
             [LAUNCHER, "--check-build", "-H", "a,b", "--json", "--require", "PyTorch"],
-            capture_output=True,
-            text=True,
             timeout=300,
             env=clean_environment(),
-            check=False,
         )
         expect(done.returncode == 1 and set(json.loads(done.stdout)["hosts"]) == {"a", "b"}, done)
         expect("horovodrun: b: --require: PyTorch" in done.stderr, done)
         expect("horovodrun: a:" not in done.stderr, done)
         # A silent host must not suppress another host's answer.
         faults.end("b")
-        done = subprocess.run(
-            [LAUNCHER, "--check-build", "-H", "a,b"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=clean_environment(),
-            check=False,
-        )
+        done = run_to_end([LAUNCHER, "--check-build", "-H", "a,b"], timeout=300, env=clean_environment())
         expect(done.returncode == 1 and re.search(r" on a:\n(?s:.*)\[X\] Gloo\n\nb: connect: \S", done.stdout), done)
 
 

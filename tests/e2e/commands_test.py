@@ -82,7 +82,7 @@ def test_a_script_that_one_host_lacks_is_named():
 
 @world()
 def test_slots_are_counted_on_each_host():
-    cores = int(subprocess.run(["nproc"], capture_output=True, text=True, check=True).stdout)
+    cores = int(run_to_end(["nproc"], check=True).stdout)
     job = Job("-H", "a:1,b", "--nproc-per-node", "cpu", "sh", "-c", "echo $HOROVOD_HOSTNAME")
     job.ends_with(0)
     lines = [line.partition(":")[2] for line in job.out.splitlines()]

@@ -65,11 +65,8 @@ def fail_in_init():
 
 
 def reset_links():
-    killed = subprocess.run(
-        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst", faults.address_of("a")],
-        capture_output=True,
-        text=True,
-        check=False,
+    killed = run_to_end(
+        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst", faults.address_of("a")]
     )
     if killed.returncode != 0 or not killed.stdout.strip():
         raise Skip("the kernel ends no connections for ss (CONFIG_INET_DIAG_DESTROY)")

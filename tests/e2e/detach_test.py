@@ -54,10 +54,7 @@ def test_output_before_and_after_and_the_code():
     one = detached.attach()
     one.wait_for("early", 2)
     expect(
-        f"pid {detached.pid}, 2 ranks"
-        in subprocess.run(
-            [LAUNCHER, "ps"], env=clean_environment(), capture_output=True, text=True, check=False
-        ).stdout,
+        f"pid {detached.pid}, 2 ranks" in run_to_end([LAUNCHER, "ps"], env=clean_environment()).stdout,
         "ps",
     )
     detached.signal(signals.SIGUSR1)
@@ -333,13 +330,9 @@ def test_a_launcher_that_was_killed():
 
 
 def as_another_user(*command, **variables):
-    return subprocess.run(
+    return run_to_end(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command)],
         env=clean_environment(HOROVOD_STATE_DIR="none", HOROVOD_SPOOL_DIR="/tmp", **variables),
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
     )
 
 

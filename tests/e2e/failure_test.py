@@ -68,10 +68,8 @@ def test_a_broken_link_has_one_cause_that_all_ranks_say():
     # A failed rank sleeps instead of ending: the launcher lets the others print their error.
     job = Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"{BUILD / 'tests' / 'runtime_worker'} steps-for-ever; sleep 600")
     job.wait_for("ready", 4)
-    killed = subprocess.run(
-        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst", faults.address_of("a")],
-        capture_output=True,
-        text=True,
+    killed = run_to_end(
+        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst", faults.address_of("a")]
     )
     if killed.returncode != 0 or not killed.stdout.strip():
         raise Skip("the kernel ends no connections for ss (CONFIG_INET_DIAG_DESTROY)")

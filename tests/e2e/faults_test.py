@@ -21,7 +21,7 @@ WORLDS = 12
 
 def inside(name, *command):
     """Runs a command in a host's namespaces, without its sshd."""
-    return subprocess.run([HOSTS, "exec", name, *map(str, command)], check=True, capture_output=True, text=True)
+    return run_to_end([HOSTS, "exec", name, *map(str, command)], check=True)
 
 
 def small_disk(name, size, *folders, flags=0):

@@ -124,11 +124,14 @@ def state_folder():
     return str(STATE[0])
 
 
+def run_to_end(words, **more):
+    """Runs a command to its end, with any exit code, and returns its output as text."""
+    return subprocess.run(words, **{"capture_output": True, "text": True, "timeout": LONG, "check": False, **more})
+
+
 def ask(*words):
     """Runs a command of horovodrun about running jobs, as from another terminal."""
-    return subprocess.run(
-        [LAUNCHER, *map(str, words)], env=clean_environment(), capture_output=True, text=True, timeout=LONG, check=False
-    )
+    return run_to_end([LAUNCHER, *map(str, words)], env=clean_environment())
 
 
 def entering(name, *command):

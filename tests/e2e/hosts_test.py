@@ -6,14 +6,7 @@ from harness import *
 
 def ssh(name, *command, seconds=60):
     try:
-        return subprocess.run(
-            ["ssh", name, *command],
-            timeout=seconds,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-        )
+        return run_to_end(["ssh", name, *command], timeout=seconds, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         return None
 
@@ -62,13 +55,7 @@ def test_freeze_and_thaw():
 @world()
 def test_worlds_within_reach_of_each_other_do_not_meet():
     """Makes a world inside a world, with the same names and addresses."""
-    done = subprocess.run(
-        [HOSTS, "run", "--names", "a", "--", "ssh", "a", "hostname"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_to_end([HOSTS, "run", "--names", "a", "--", "ssh", "a", "hostname"], stdin=subprocess.DEVNULL)
     expect(done.stdout == "a\n", done)
     expect(ssh("b", "hostname").stdout == "b\n", "the outer world suffered")
 

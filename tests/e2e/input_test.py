@@ -60,15 +60,7 @@ def test_a_file_is_read_and_the_lines_that_a_loop_reads_are_left_alone():
         f"while read -r line; do {LAUNCHER} --stdin none -np 1 -H b:1 echo $line; done < {path};"
         f" {LAUNCHER} -np 1 -H b:1 cat < {path}"
     )
-    done = subprocess.run(
-        ["/bin/sh", "-c", loop],
-        env=clean_environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    done = run_to_end(["/bin/sh", "-c", loop], env=clean_environment(), cwd=ROOT)
     expect(
         [line.partition(":")[2] for line in done.stdout.splitlines()] == ["first", "second", "first", "second"], done
     )

@@ -10,13 +10,7 @@ COMPONENTS = ("runtime", "launcher", "devel", "python", "modules")
 
 
 def install(prefix, *more):
-    done = subprocess.run(
-        ["cmake", "--install", BUILD, "--prefix", prefix, *more],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONG,
-    )
+    done = run_to_end(["cmake", "--install", BUILD, "--prefix", prefix, *more])
     expect(done.returncode == 0, done.stdout + done.stderr)
 
 
@@ -93,7 +87,7 @@ def build_without_libssh():
         ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", *flags],
         ["ninja", "-C", build, "horovodrun", "horovod-agent", "horovod-agent-tls"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1700)
+        done = run_to_end(command, timeout=1700)
         expect(done.returncode == 0, done.stdout + done.stderr)
     return build / "bin"
 
@@ -110,14 +104,7 @@ def test_a_launcher_built_without_libssh_reaches_hosts_by_ssh():
     expect(
         "b: by the system's ssh instead of libssh, because of HVD_LIBSSH=OFF in this build" in job.err, job.describe()
     )
-    done = subprocess.run(
-        [launcher, "--check-build", "--require", "libssh"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=clean_environment(),
-    )
+    done = run_to_end([launcher, "--check-build", "--require", "libssh"], timeout=300, env=clean_environment())
     expect(done.returncode == 1 and "built without libssh (HVD_LIBSSH of CMake)" in done.stderr, done)
     # Without an ssh program, no host is reachable.
     job = Job("-np", 1, "-H", "b:1", "/bin/true", program=launcher, environment=clean_environment(PATH=str(scratch())))
@@ -139,9 +126,7 @@ def test_manual_pages_name_every_flag():
             ("horovod-agent-tls", "horovod-agent"),
             ("horovod-rendezvous", "horovod-rendezvous"),
         ):
-            usage = subprocess.run(
-                [path / "bin" / name, "--help"], capture_output=True, text=True, check=True, timeout=LONG
-            ).stdout
+            usage = run_to_end([path / "bin" / name, "--help"], check=True).stdout
             written = (path / f"share/man/man1/{page}.1").read_text().replace("\\-", "-")
             flags = re.findall(r"^ +(?:-\w,)?(--[a-z-]+)", usage, re.M)
             entries = re.findall(r"^\.B (?:-\w, )?(--[a-z-]+)", written, re.M)

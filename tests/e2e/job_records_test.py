@@ -243,13 +243,7 @@ def test_stop_ends_a_job_that_has_outlived_its_script():
     """Some schedulers do not end the processes that a script leaves behind."""
     manager = shutil.copy("/bin/dash", scratch() / "pbs_mom")
     begins = f"{LAUNCHER} --detach -np 1 --name outlives sleep 1000"
-    begun = subprocess.run(
-        [manager, "-c", f"sh -c '{begins}; :'; exit"],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    begun = run_to_end([manager, "-c", f"sh -c '{begins}; :'; exit"], env=clean_environment(), check=True)
     expect("until the end of the script of PBS" in begun.stderr, begun)
     time.sleep(6)  # the time in which the end of a script ends its jobs
     stopped = ask("stop", "outlives")
@@ -453,7 +447,7 @@ def frozen_disk(image, folder):
     with open(image, "wb") as file:
         file.truncate(8 << 20)
     for command in (["mkfs.ext4", "-q", image], ["mount", "-o", "loop", image, folder]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_to_end(command)
         if done.returncode != 0:
             raise Skip(f"{command[0]}: {done.stderr.strip()}")
 

@@ -101,15 +101,7 @@ class Pod:
 
     def runs(self, *words):
         """Returns exit code and output of a command, run as by kubectl exec and by kubelet's probes."""
-        done = subprocess.run(
-            entering(self.name, *POD_USER_WORDS, *words),
-            env=self.environment,
-            cwd="/",
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            check=False,
-        )
+        done = run_to_end(entering(self.name, *POD_USER_WORDS, *words), env=self.environment, cwd="/")
         return done.returncode, done.stdout + done.stderr
 
     def ends(self, seconds=60):

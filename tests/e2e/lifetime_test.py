@@ -33,9 +33,7 @@ def boxed(function):
         ]
         if subprocess.run(command[:8] + ["true"], capture_output=True, check=False).returncode:
             raise Skip("namespaces cannot be made here")
-        done = subprocess.run(
-            command, env={**os.environ, "HVD_IN_BOX": "1"}, text=True, capture_output=True, check=False
-        )
+        done = run_to_end(command, env={**os.environ, "HVD_IN_BOX": "1"})
         expect(done.returncode == 0, done.stdout + done.stderr)
 
     return outside

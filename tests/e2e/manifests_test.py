@@ -253,13 +253,7 @@ def validate(things, version, folder):
     """Returns exit code and output of kubernetes-validate about objects."""
     path = folder / "objects.yaml"
     path.write_text(yaml.safe_dump_all(things))
-    done = subprocess.run(
-        [KUBERNETES, "-m", "kubernetes_validate", "--strict", "-k", version, path],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONG,
-    )
+    done = run_to_end([KUBERNETES, "-m", "kubernetes_validate", "--strict", "-k", version, path])
     return done.returncode, done.stdout + done.stderr
 
 
@@ -300,13 +294,7 @@ def test_the_schemas_of_kubernetes_know_each_field():
     kinds = [thing["kind"] for thing in things]
     expect(kinds.count("Job") == len(OVERLAYS) + 5 and kinds.count("Pod") == 8, kinds)
     misspelt = patched(things[kinds.index("Pod")], "[{op: add, path: /spec/subDomain, value: x}]")
-    listed = subprocess.run(
-        [KUBERNETES, "-c", "from kubernetes_validate import utils; print(*utils.all_versions())"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONG,
-    )
+    listed = run_to_end([KUBERNETES, "-c", "from kubernetes_validate import utils; print(*utils.all_versions())"])
     versions = sorted({version.removesuffix(".0") for version in listed.stdout.split()})
     expect(len(versions) >= 13 and versions[0] == "1.25", listed)
     with tempfile.TemporaryDirectory() as name:
@@ -354,14 +342,7 @@ def test_the_models_of_jobset_and_trainer_know_each_field():
     for number, field in wrong:
         model, thing = things[number]
         things.append((model, patched(thing, f"[{{op: add, path: /spec/{field}, value: x}}]")))
-    done = subprocess.run(
-        [KUBERNETES, "-c", KNOWN_TO_MODELS],
-        input=json.dumps(things),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONG,
-    )
+    done = run_to_end([KUBERNETES, "-c", KNOWN_TO_MODELS], input=json.dumps(things))
     if "No module named 'kubeflow_trainer_api'" in done.stderr:
         raise Skip(f"{KUBERNETES} has no kubeflow-trainer-api; tests/run.sh names its version")
     expect(done.returncode == 0, done.stderr)
@@ -376,9 +357,7 @@ def test_kubectl_renders_the_same():
     if not shutil.which("kubectl"):
         raise Skip("kubectl is missing")
     for folder in [FOLDER / "base", *(FOLDER / "overlays" / name for name in OVERLAYS)]:
-        done = subprocess.run(
-            ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=LONG
-        )
+        done = run_to_end(["kubectl", "kustomize", folder])
         expect(done.returncode == 0, done.stderr)
 
         def by_kind(things):

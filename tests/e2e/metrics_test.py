@@ -59,7 +59,7 @@ def metrics_of(job, level):
 def by_promtool(*words, text=None):
     """Fails if promtool, if installed, reports an error."""
     if shutil.which("promtool"):
-        checked = subprocess.run(["promtool", "check", *words], input=text, capture_output=True, text=True, check=False)
+        checked = run_to_end(["promtool", "check", *words], input=text)
         expect(checked.returncode == 0 and not checked.stderr, checked)
 
 
@@ -383,14 +383,7 @@ def prometheus(recordings):
         for at, text in recordings:
             file.writelines(f"{line} {at}\n" for line in text.splitlines() if not line.startswith("#"))
         file.write("# EOF\n")
-    made = subprocess.run(
-        ["promtool", "tsdb", "create-blocks-from", "openmetrics", "recorded", "data"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    made = run_to_end(["promtool", "tsdb", "create-blocks-from", "openmetrics", "recorded", "data"], cwd=folder)
     expect(made.returncode == 0, made)
     (folder / "prometheus.yml").write_text("{}")
     log = folder / "log"
@@ -449,12 +442,8 @@ def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
     def scrape():
         text = get(f"http://{target}/metrics", timeout=LONG).read().decode()
         if "horovod_step_age_seconds{" in text:
-            of_ranks = subprocess.run(
-                [LAUNCHER, "metrics", "--level", "rank", str(job.process.pid)],
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=True,
+            of_ranks = run_to_end(
+                [LAUNCHER, "metrics", "--level", "rank", str(job.process.pid)], env=environment, check=True
             ).stdout
             texts.append([text + OF_GPUS, of_ranks + OF_GPUS])
         return len(texts) == 6

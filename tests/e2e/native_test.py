@@ -19,7 +19,7 @@ def installation():
 
 
 def run(*command, **more):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=LONG, **more)
+    done = run_to_end(list(map(str, command)), **more)
     expect(done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 

@@ -90,7 +90,7 @@ def bring_frameworks(root):
     folders, variables = {LIBRARY_12}, {}
     for name in VARIABLES:
         ask = "import sys; print(*(path for path in sys.path if path.endswith('site-packages')))"
-        done = subprocess.run([os.environ[name], "-c", ask], capture_output=True, text=True, check=True)
+        done = run_to_end([os.environ[name], "-c", ask], check=True)
         paths = [pathlib.Path(path).resolve() for path in done.stdout.split()]
         folders.update(paths)
         program = root / "usr/local/bin" / name.lower()

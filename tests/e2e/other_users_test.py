@@ -196,9 +196,7 @@ def test_jobs_are_listed_among_names_of_another_user():
         job = Job("-np", 1, "-H", "a:1", "sh", "-c", "echo ready; sleep 600")
         job.wait_for("ready")
         for words in ("ps", "stack"):
-            seen = subprocess.run(
-                [LAUNCHER, words], env=clean_environment(), capture_output=True, text=True, timeout=LONG, check=False
-            )
+            seen = run_to_end([LAUNCHER, words], env=clean_environment())
             expect(
                 seen.returncode == 0
                 and f"horovodrun, pid {job.process.pid}, 1 rank: " in seen.stdout

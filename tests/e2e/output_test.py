@@ -170,15 +170,11 @@ def test_the_last_words_of_a_rank_that_fails_are_not_lost():
 @world()
 def test_a_reader_that_goes_away_ends_the_job():
     before = Inventory()
-    done = subprocess.run(
+    done = run_to_end(
         ["/bin/bash", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 --kill-grace 120 yes | head -n 3; echo ${{PIPESTATUS[0]}}"],
         env=clean_environment(),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
     )
     expect(done.stdout.splitlines()[-1] == str(128 + signals.SIGPIPE) and not done.stderr, done)
     before.wait_for_ends()

@@ -86,9 +86,7 @@ def debian_packages(path):
 
 def dependencies(deb):
     """Returns the Debian packages that a package needs, the first of each list of alternatives."""
-    fields = subprocess.run(
-        ["dpkg-deb", "-f", deb, "Pre-Depends", "Depends"], capture_output=True, text=True, check=True
-    ).stdout
+    fields = run_to_end(["dpkg-deb", "-f", deb, "Pre-Depends", "Depends"], check=True).stdout
     wanted = re.sub(r"(?m)^[\w-]+:", ",", fields).replace("\n", " ").split(",")
     names = {re.split(r"[\s:(|]", each.strip())[0] for each in wanted}
     return names - {""} - set(OURS)

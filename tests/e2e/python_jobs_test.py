@@ -38,11 +38,8 @@ except RuntimeError as error:
 
 
 def command(*words, environment=None, seconds=170, cwd=ROOT):
-    done = subprocess.run(
+    done = run_to_end(
         list(map(str, words)),
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=seconds,
         stdin=subprocess.DEVNULL,
         cwd=cwd,
@@ -133,13 +130,7 @@ def meets_frameworks_that_come_later(python, folder):
     expect(said.split() == [version] * 3, said)
     said = installed(launcher, "--check-build")
     expect("[ ] PyTorch" in said and "[X] Gloo" in said, said)
-    done = subprocess.run(
-        [python, "-c", "import horovod.torch"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=clean_environment(PYTHONPATH=""),
-    )
+    done = run_to_end([python, "-c", "import horovod.torch"], env=clean_environment(PYTHONPATH=""))
     expect("horovod.torch needs PyTorch" in done.stderr, done.stderr)
     expect(installed(binaries / "horovod-rendezvous", "--help"), "no help")
     # With one version of torch, then with another.

@@ -15,14 +15,7 @@ INSTALL = ROOT / "packaging/install-packages.sh"
 def quickstart(*around, folder=None):
     if BUILD != ROOT / "build":
         raise Skip(f"it builds into build/, and this is a test of {BUILD}")
-    done = subprocess.run(
-        [*around, QUICKSTART, *([folder] if folder else [])],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=170,
-    )
+    done = run_to_end([*around, QUICKSTART, *([folder] if folder else [])], stdin=subprocess.DEVNULL, timeout=170)
     expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
     last = done.stdout.splitlines()[-1]
     expect(re.fullmatch(r"==> test accuracy 0\.9[5-9]\d*, \d+ s in all", last), last)
@@ -30,7 +23,7 @@ def quickstart(*around, folder=None):
 
 
 def test_it_trains_on_two_hosts():
-    try_hosts = subprocess.run([HOSTS, "try"], capture_output=True, text=True, check=False)
+    try_hosts = run_to_end([HOSTS, "try"])
     if try_hosts.returncode != 0:
         raise Skip(try_hosts.stderr.strip().removeprefix("hosts: no: "))
     folder = scratch()
@@ -59,12 +52,7 @@ def test_it_trains_by_a_wheel_and_on_two_local_slots_where_hosts_cannot_be_made(
 def test_it_builds_every_plugin_and_program_that_this_machine_can_build():
     made = [path for pattern in ("bin/*", "lib/horovod/*/*.so") for path in BUILD.glob(pattern)]
     words = re.search(r"^ *ninja -C build ((?:.*\\\n)*.*)$", QUICKSTART.read_text(), re.MULTILINE)[1]
-    done = subprocess.run(
-        ["ninja", "-C", BUILD, "-t", "commands", *words.replace("\\", "").split()],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_to_end(["ninja", "-C", BUILD, "-t", "commands", *words.replace("\\", "").split()], check=True)
     left_out = [str(path) for path in made if f" -o {path.relative_to(BUILD)} " not in done.stdout]
     expect(made and not left_out, f"quickstart.sh does not build {left_out}")
 
@@ -75,7 +63,7 @@ def test_packages_that_are_missing_are_named_where_nobody_may_install_them():
         packages.flush()
         os.chmod(packages.name, 0o644)
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        done = subprocess.run(
+        done = run_to_end(
             [
                 *(nobody if os.getuid() == 0 else []),
                 "env",
@@ -86,9 +74,6 @@ def test_packages_that_are_missing_are_named_where_nobody_may_install_them():
                 INSTALL,
                 packages.name,
             ],
-            capture_output=True,
-            text=True,
-            check=False,
             stdin=subprocess.DEVNULL,
         )
     if "sudo" in done.stderr and "password" in done.stderr:
@@ -107,9 +92,7 @@ def test_a_contributor_builds_the_launcher_alone_and_one_test_again():
         begin = time.monotonic()
         for command in commands:
             environment = {**os.environ, "CCACHE_DISABLE": "1"}
-            done = subprocess.run(
-                command, cwd=tree.parent, env=environment, capture_output=True, text=True, check=False
-            )
+            done = run_to_end(command, cwd=tree.parent, env=environment, timeout=None)
             expect(done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
         return round(time.monotonic() - begin)
 

@@ -14,15 +14,7 @@ BUILDERS = os.environ.get("HVD_TEST_BUILDERS", "")
 
 
 def release(*words, script=SCRIPT, expected=0, seconds=300, **more):
-    done = subprocess.run(
-        [script, *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=seconds,
-        **more,
-    )
+    done = run_to_end([script, *map(str, words)], stdin=subprocess.DEVNULL, timeout=seconds, **more)
     said = done.stdout + done.stderr
     expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{said}")
     return said

@@ -124,12 +124,10 @@ def test_a_worker_that_times_out_names_the_ranks_that_are_there():
 def page_of(folder, address):
     """A monitoring request; the command is the documented one for http://a:29400/status."""
     (line,) = lines_of("Monitoring")
-    return subprocess.run(
+    return run_to_end(
         ["sh", "-c", line.replace("a:29400/status", address)],
         cwd=folder,
         check=True,
-        capture_output=True,
-        text=True,
         env=clean_environment() | {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"},
     ).stdout
 
@@ -528,7 +526,7 @@ def test_a_server_that_stops_or_is_killed_is_named_within_the_start_timeout():
 
 
 def is_connected(address):
-    found = subprocess.run(["ss", "-Htn", "dst", address], capture_output=True, text=True, check=True)
+    found = run_to_end(["ss", "-Htn", "dst", address], check=True)
     return "ESTAB" in found.stdout
 
 

@@ -37,9 +37,7 @@ def start(folder, *flags, hosts="a:1,b:1", command=("python3", "train.py"), envi
 
 
 def on(name, script):
-    done = subprocess.run(
-        [HOSTS, "exec", name, "sh", "-c", script], capture_output=True, text=True, check=False, cwd="/"
-    )
+    done = run_to_end([HOSTS, "exec", name, "sh", "-c", script], cwd="/")
     expect(done.returncode == 0, f"{name}: {script}: {done.stdout}{done.stderr}")
     return done.stdout.strip()
 

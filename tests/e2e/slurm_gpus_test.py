@@ -143,13 +143,7 @@ def test_ranks_see_the_gpus_of_the_job_on_their_node():
     with cluster() as made:
         rows = [check_form(made, *form) for form in FORMS]
         version = (
-            subprocess.run(
-                ["sinfo", "--version"],
-                env=clean_environment(**made.environment),
-                check=True,
-                capture_output=True,
-                text=True,
-            )
+            run_to_end(["sinfo", "--version"], env=clean_environment(**made.environment), check=True)
             .stdout.split()[-1]
             .rpartition(".")[0]
         )
@@ -180,13 +174,7 @@ def test_a_node_whose_free_gpus_have_other_indices():
             wait_until(
                 lambda: (
                     "RUNNING"
-                    in subprocess.run(
-                        ["squeue", "-h", "-o", "%T"],
-                        env=clean_environment(**made.environment),
-                        text=True,
-                        capture_output=True,
-                        check=False,
-                    ).stdout
+                    in run_to_end(["squeue", "-h", "-o", "%T"], env=clean_environment(**made.environment)).stdout
                 ),
                 60,
                 "the job that holds GPUs of node b",
@@ -348,15 +336,7 @@ def test_errors_name_the_cause_first():
             env=clean_environment(**made.environment),
         ).stdout.strip()
         for job, words in (("99999", "Invalid job id"), (ended, "a job that has ended .*has expired")):
-            done = subprocess.run(
-                [LAUNCHER, "true"],
-                stdin=subprocess.DEVNULL,
-                text=True,
-                capture_output=True,
-                env={**variables, "SLURM_JOB_ID": job},
-                timeout=LONG,
-                check=False,
-            )
+            done = run_to_end([LAUNCHER, "true"], stdin=subprocess.DEVNULL, env={**variables, "SLURM_JOB_ID": job})
             expect(done.returncode == 2, done.stderr)
             sentence = next(line for line in done.stderr.splitlines() if "host a: " in line)
             expect(re.search(words, sentence) and "--overlap" not in sentence, done.stderr)
@@ -382,15 +362,12 @@ def test_the_scripts_of_the_examples():
             PLACE.mkdir(0o755, exist_ok=True)
             environment = clean_environment(**made.environment)
             environment["PATH"] = f"{LAUNCHER.parent}:{environment['PATH']}"
-            done = subprocess.run(
+            done = run_to_end(
                 ["sbatch", "--wait", "-o", out, f"{name}.sh"],
                 env=environment,
                 cwd=ROOT / "examples/slurm",
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
                 timeout=300,
-                check=False,
             )
             text = out.read_text()
             expect(done.returncode == 0 and f"on {ranks} processes" in text, f"{name}: {done.stderr}\n{text}")

@@ -101,9 +101,7 @@ def test_keys_in_several_files_are_known():
 @world()
 def test_a_new_key_is_named_once_with_its_fingerprint():
     restart("b", "Port 2202")
-    shown = subprocess.run(
-        ["ssh-keygen", "-lf", host.STATE / "b" / "host_key.pub"], check=True, capture_output=True, text=True
-    ).stdout.split()[1]
+    shown = run_to_end(["ssh-keygen", "-lf", host.STATE / "b" / "host_key.pub"], check=True).stdout.split()[1]
     for lines in (), (BY_SYSTEM_SSH,), (BY_SYSTEM_SSH, "StrictHostKeyChecking no"):
         (SSH / "known_hosts").unlink()
         configure(*lines)

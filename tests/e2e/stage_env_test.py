@@ -93,9 +93,7 @@ def write_environment(folder):
 
 
 def on(name, script, *words):
-    done = subprocess.run(
-        [HOSTS, "exec", name, "sh", "-c", script, "sh", *words], capture_output=True, text=True, check=False, cwd="/"
-    )
+    done = run_to_end([HOSTS, "exec", name, "sh", "-c", script, "sh", *words], cwd="/")
     expect(done.returncode == 0, f"{name}: {script}: {done.stdout}{done.stderr}")
     return done.stdout.strip()
 
@@ -448,7 +446,7 @@ def test_a_wheel_of_this_machine_needs_the_glibc_of_its_libraries():
     folder, cache = project(requirements="native"), scratch() / "cache"
     library = pathlib.Path("/bin/ls").read_bytes()
     write_native(folder / "wheels", f"linux_{os.uname().machine}", library)
-    versions = subprocess.run(["readelf", "-V", "/bin/ls"], capture_output=True, text=True, check=True).stdout
+    versions = run_to_end(["readelf", "-V", "/bin/ls"], check=True).stdout
     needed = max(int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", versions))
     text, _ = resolved(folder, "requirements.txt", cache)
     expect(re.search(rf"^needs \d+ 2\.{needed}$", text, re.MULTILINE), text)
@@ -876,9 +874,7 @@ def install(folder, name, content, before=""):
     (folder / name).write_bytes(content)
     (folder / "list").write_text(f"{hashlib.sha256(content).hexdigest()} {len(content)} 644 {name}\n")
     text = (ROOT / "launcher" / "agent" / "preflight" / "install_environment.py").read_text(encoding="utf-8")
-    return subprocess.run(
-        [PYTHON, "-I", "-c", before + text, folder / "final"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return run_to_end([PYTHON, "-I", "-c", before + text, folder / "final"], cwd=folder)
 
 
 def wheel_of(name, text=""):
@@ -970,14 +966,10 @@ def test_hosts_that_an_elastic_job_adds_and_a_check_use_the_environment():
     # The check names a Python, and b has another python3.
     on("b", "mount -t tmpfs none /usr/local/bin; ln -s /bin/false /usr/local/bin/python3")
     named = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    done = subprocess.run(
+    done = run_to_end(
         [LAUNCHER, "--check-build", "-H", "a,b", "--stage-env", "requirements.txt", "--verbose", "--", named],
         cwd=folder,
         env=alone(folder),
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
     )
     uses = re.search(rf"\[X\] Python: \S+, {PLACE}/horovod-environment-", done.stdout)
     expect(uses and "The hosts agree." in done.stdout, f"{done.stdout}{done.stderr}")

@@ -22,12 +22,7 @@ def project():
 
 def copies(name):
     """Returns the folders with staged code on a host."""
-    shown = subprocess.run(
-        [HOSTS, "exec", name, "sh", "-c", "ls -d /tmp/horovod-stage-* 2>/dev/null"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    shown = run_to_end([HOSTS, "exec", name, "sh", "-c", "ls -d /tmp/horovod-stage-* 2>/dev/null"])
     return shown.stdout.split()
 
 

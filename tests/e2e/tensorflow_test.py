@@ -54,13 +54,7 @@ def test_hello_with_a_launcher_and_without():
         # The build includes MPI if its development files are installed; this job does not use MPI.
         said = r"rocm False cuda False mpi False (True|False) nccl 0 threads False"
         expect(len(re.findall(said, job.out)) == 2, job.describe())
-    done = subprocess.run(
-        [interpreters(VARIABLE)[0], WORKERS / "tensorflow_hello.py"],
-        capture_output=True,
-        text=True,
-        env=clean_environment(**QUIET),
-        timeout=200,
-    )
+    done = run_to_end([interpreters(VARIABLE)[0], WORKERS / "tensorflow_hello.py"], env=clean_environment(**QUIET))
     expect("Hello, rank = 0, local_rank = 0, size = 1, local_size = 1" in done.stdout, done)
 
 

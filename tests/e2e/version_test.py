@@ -26,7 +26,7 @@ while data := os.read(shell.stdout.fileno(), 65536):
 
 def versions():
     """Returns this version, another release's of the same length, and another patch release's."""
-    own = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
+    own = run_to_end([LAUNCHER, "-v"], check=True).stdout.strip()
     major, minor, patch = own.split(".")
     other = next(str(number) for number in (int(minor) + 1, int(minor) - 1) if len(str(number)) == len(minor))
     return own, f"{major}.{other}.{patch}", f"{major}.{minor}.{int(patch) + 1}"

@@ -106,16 +106,7 @@ class Environment:
         )
 
     def run(self, *words, expected=0):
-        done = subprocess.run(
-            list(map(str, words)),
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            timeout=LONG,
-            env=self.environment,
-        )
+        done = run_to_end(list(map(str, words)), cwd=self.folder, stdin=subprocess.DEVNULL, env=self.environment)
         expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 

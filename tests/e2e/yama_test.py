@@ -61,9 +61,7 @@ def kernel(folder):
     """Extracts Debian's kernel for virtual machines from its package."""
     if not (shutil.which("qemu-system-x86_64") and shutil.which("busybox")):
         raise Skip("qemu-system-x86_64 or busybox is missing: packaging/packages-*.txt name the packages")
-    words = subprocess.run(
-        ["apt-cache", "depends", "linux-image-cloud-amd64"], capture_output=True, text=True, check=True
-    ).stdout
+    words = run_to_end(["apt-cache", "depends", "linux-image-cloud-amd64"], check=True).stdout
     package = re.search(r"Depends: (linux-image-\S+)", words).group(1)
     subprocess.run(["apt-get", "download", "-qq", package], cwd=folder, check=True, stderr=subprocess.DEVNULL)
     subprocess.run(["dpkg", "-x", *folder.glob("*.deb"), folder / "kernel"], check=True)
@@ -75,7 +73,7 @@ def copy_program(path, root, target=None):
     target = root / str(target or path).lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(path, target)
-    libraries = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+    libraries = run_to_end(["ldd", path]).stdout
     for library in re.findall(r"(?:=> )?(/\S+) \(0x", libraries):
         (root / library.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(library, root / library.lstrip("/"))
