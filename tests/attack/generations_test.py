@@ -105,18 +105,10 @@ def test_no_recorded_handshake_of_an_earlier_generation_makes_a_peer():
 def test_an_altered_byte_of_an_encrypted_link_costs_a_generation_and_no_sum():
     relay = path()
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 --min-np 1 -H a:1,b:1".split(),
         "--port-range",
         PORTS,
-        "--no-pmix",
-        "--encrypt",
-        "--link-timeout",
-        5,
+        *"--no-pmix --encrypt --link-timeout 5".split(),
         PYTHON,
         RANK,
         *LENGTH,

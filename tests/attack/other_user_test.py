@@ -55,10 +55,7 @@ def test_another_user_gets_nothing_and_changes_nothing():
     (folder / "staged").mkdir()
     (folder / "staged" / "file").touch()
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 -H a:2,b:2".split(),
         "--stage",
         folder / "staged",
         "--output-filename",
@@ -125,10 +122,7 @@ def test_another_user_cannot_read_the_core_of_a_rank():
         raise Skip("this machine writes cores elsewhere")
     folder = shared_folder()
     job = Job(
-        "-np",
-        1,
-        "-H",
-        "a:1",
+        *"-np 1 -H a:1".split(),
         "sh",
         "-c",
         f"umask 0; ulimit -c unlimited; cd {folder}; exec {PYTHON} -c 'import os; os.abort()'",

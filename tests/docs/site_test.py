@@ -38,15 +38,7 @@ def build(pages):
         done = subprocess.run(
             [
                 PYTHON,
-                "-B",
-                "-m",
-                "sphinx",
-                "-n",
-                "-W",
-                "--keep-going",
-                "-q",
-                "-b",
-                "html",
+                *"-B -m sphinx -n -W --keep-going -q -b html".split(),
                 "-c",
                 ROOT / "docs",
                 "-d",

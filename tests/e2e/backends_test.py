@@ -103,17 +103,9 @@ def test_mpi_of_open_mpi_conforms_on_two_hosts():
         OPENMPI,
         4,
         (
-            "--hostfile",
-            "/tmp/hostfile",
-            "-map-by",
-            "slot",
+            *"--hostfile /tmp/hostfile -map-by slot".split(),
             *MCA,
-            "-x",
-            "HVD_BACKEND",
-            "-x",
-            "HVD_WORLD_FOLDER",
-            "-x",
-            "HVD_WORLD_HOSTS",
+            *"-x HVD_BACKEND -x HVD_WORLD_FOLDER -x HVD_WORLD_HOSTS".split(),
         ),
         "-tc=backend*",
         "-tce=*abort*",
@@ -264,17 +256,7 @@ def test_jobs_that_choose_gloo():
 def test_a_job_that_chooses_gloo_on_two_hosts():
     backend("gloo")
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "-x",
-        "HOROVOD_CPU_OPERATIONS=libgloo",
-        "-x",
-        "HOROVOD_GLOO_IFACE=eth0",
-        PYTHON,
-        RANK,
-        "twice",
+        *"-np 4 -H a:2,b:2 -x HOROVOD_CPU_OPERATIONS=libgloo -x HOROVOD_GLOO_IFACE=eth0".split(), PYTHON, RANK, "twice"
     )
     check_sums(job, 4)
     job.leaves_nothing()
@@ -314,10 +296,7 @@ def test_oneccl_conforms_on_two_hosts():
     }
     try:
         job = Job(
-            "-np",
-            4,
-            "-H",
-            "a:2,b:2",
+            *"-np 4 -H a:2,b:2".split(),
             *(word for name, value in variables.items() for word in ("-x", f"{name}={value}")),
             "sh",
             "-c",
@@ -341,12 +320,7 @@ def test_oneccl_carries_jobs_and_what_starts_again():
 @world()
 def test_oneccl_carries_a_job_on_two_hosts():
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "--network-interfaces",
-        "eth0",
+        *"-np 4 -H a:2,b:2 --network-interfaces eth0".split(),
         *(word for name, value in oneccl().items() for word in ("-x", f"{name}={value}")),
         PYTHON,
         RANK,

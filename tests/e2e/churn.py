@@ -26,21 +26,10 @@ class Churn:
         # A killed process leaves TensorFlow's own files.
         environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
         self.job = Job(
-            "-np",
-            4,
-            "--min-np",
-            1,
-            "--max-np",
-            6,
-            "--blacklist-cooldown-range",
-            1,
-            2,
+            *"-np 4 --min-np 1 --max-np 6 --blacklist-cooldown-range 1 2".split(),
             "--host-discovery-script",
             f"cat {self.answer}",
-            "-x",
-            "TF_CPP_MIN_LOG_LEVEL",
-            "-x",
-            "TMPDIR",
+            *"-x TF_CPP_MIN_LOG_LEVEL -x TMPDIR".split(),
             *program,
             self.stop,
             environment=environment,

@@ -28,13 +28,7 @@ def test_each_host_runs_a_script_by_the_active_environment():
     venv = python_in(folder / "venv")
     for variable in "VIRTUAL_ENV", "CONDA_PREFIX":
         job = Job(
-            "-np",
-            2,
-            "-H",
-            "a:1,b:1",
-            "--tag",
-            "none",
-            "train.py",
+            *"-np 2 -H a:1,b:1 --tag none train.py".split(),
             cwd=folder,
             environment=clean_environment(**{variable: str(venv)}),
         )

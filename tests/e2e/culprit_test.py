@@ -145,19 +145,7 @@ def table():
 
 def names_the_culprit(fault, phase):
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "--host-timeout",
-        3,
-        "--link-timeout",
-        2,
-        *fault.options,
-        PYTHON,
-        "-c",
-        PROGRAM,
-        phase,
+        *"-np 4 -H a:2,b:2 --host-timeout 3 --link-timeout 2".split(), *fault.options, PYTHON, "-c", PROGRAM, phase
     )
     job.wait_for(f"at {phase}", 4)
     fault.harm()

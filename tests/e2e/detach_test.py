@@ -152,11 +152,7 @@ def test_a_start_that_fails():
 def test_control_c_while_hosts_start():
     terminal = Terminal(
         LAUNCHER,
-        "--detach",
-        "-np",
-        "1",
-        "-H",
-        "b:1",
+        *"--detach -np 1 -H b:1".split(),
         "--remote-init",
         "echo up >&2; sleep 600",
         "--start-timeout",

@@ -227,15 +227,9 @@ def test_a_clock_that_is_set_back_between_a_removal_and_a_replacement_hides_neit
     folder, clock = scratch(), clock_test.Clock()
     variables = {"LD_PRELOAD": clock_test.preloaded(), "E2E_CLOCK": str(clock.path)}
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
+        *"-np 2 --min-np 1".split(),
         *discovery(folder, "a:1", "b:1"),
-        "-x",
-        "LD_PRELOAD",
-        "-x",
-        "E2E_CLOCK",
+        *"-x LD_PRELOAD -x E2E_CLOCK".split(),
         PYTHON,
         RANK,
         250,
@@ -264,15 +258,7 @@ def outputs(folder):
 def test_a_slot_that_two_processes_used_has_an_output_file_of_each():
     folder = scratch() / "out"
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
-        "--blacklist-cooldown-range",
-        1,
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 --min-np 1 --blacklist-cooldown-range 1 2 -H a:1,b:1".split(),
         "--output-filename",
         folder,
         PYTHON,

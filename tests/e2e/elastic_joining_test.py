@@ -26,10 +26,7 @@ def takes_in(entrance):
     """Two ranks of host a train while two new ranks of host b prepare and join."""
     folder = scratch()
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
+        *"-np 2 --min-np 1".split(),
         "--restart-ranks",
         *discovery(folder, "a:2"),
         PYTHON,

@@ -271,15 +271,7 @@ def test_a_rank_that_dies_before_it_connects_voids_its_generation_at_once():
 
 def get_process_sets_back(*options):
     job = Job(
-        "-np",
-        4,
-        "--min-np",
-        2,
-        "--blacklist-cooldown-range",
-        1,
-        2,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 --min-np 2 --blacklist-cooldown-range 1 2 -H a:2,b:2".split(),
         PYTHON,
         RANK,
         100,

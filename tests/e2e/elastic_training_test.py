@@ -53,15 +53,7 @@ def lose_no_committed_step(python, phases, *options):
     folder = scratch()
     folder.chmod(0o755)
     job = Job(
-        "-np",
-        4,
-        "--min-np",
-        2,
-        "--blacklist-cooldown-range",
-        1,
-        2,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 --min-np 2 --blacklist-cooldown-range 1 2 -H a:2,b:2".split(),
         python,
         WORKERS / "elastic_phases.py",
         folder,
@@ -163,15 +155,9 @@ def grows_from_one_rank(python, mode):
     folder = scratch()
     environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
     job = Job(
-        "-np",
-        1,
-        "--min-np",
-        1,
+        *"-np 1 --min-np 1".split(),
         *discovery(folder, "localhost:1"),
-        "-x",
-        "TF_CPP_MIN_LOG_LEVEL",
-        "-x",
-        "TMPDIR",
+        *"-x TF_CPP_MIN_LOG_LEVEL -x TMPDIR".split(),
         python,
         WORKERS / "elastic_growth.py",
         mode,
@@ -212,15 +198,9 @@ def trains(python, program, epochs):
     # A killed process leaves TensorFlow's own files.
     environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
+        *"-np 2 --min-np 1".split(),
         *discovery(folder, "a:1", "b:1"),
-        "-x",
-        "TF_CPP_MIN_LOG_LEVEL",
-        "-x",
-        "TMPDIR",
+        *"-x TF_CPP_MIN_LOG_LEVEL -x TMPDIR".split(),
         python,
         EXAMPLES / program,
         "--epochs",

@@ -25,10 +25,7 @@ def shown(names, *flags, **environment):
 def test_variables_by_name_by_value_and_by_pattern():
     got = shown(
         "GIVEN HOME NCCL_DEBUG NCCL_X OWN HOROVOD_CYCLE_TIME",
-        "-x",
-        "GIVEN=a=b",
-        "-x",
-        "HOME",
+        *"-x GIVEN=a=b -x HOME".split(),
         "-x",
         "NCCL_*",
         "--no-env",
@@ -55,10 +52,7 @@ def test_without_flags_all_goes_but_what_is_this_machines():
 @world()
 def test_nothing_goes_without_env_also_to_local_ranks():
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "localhost:1,b:1",
+        *"-np 2 -H localhost:1,b:1".split(),
         "--no-env",
         PYTHON,
         "-c",
@@ -103,12 +97,7 @@ MISSPELT = "HOROVOD_FUSION_TRESHOLD.* did you mean HOROVOD_FUSION_THRESHOLD"
 @world()
 def test_a_misspelt_variable_is_named_once_for_a_job():
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "-x",
-        "HOROVOD_LOG_LEVLE=info",
+        *"-np 4 -H a:2,b:2 -x HOROVOD_LOG_LEVLE=info".split(),
         *INIT,
         environment=clean_environment(
             HOROVOD_FUSION_TRESHOLD="1", HOROVOD_CYCLE_TIME="2", HOROVOD_ELASTIC="1", HOROVOD_OF_MINE="3"
@@ -195,12 +184,7 @@ def test_tags():
 def test_only_some_ranks_are_shown_and_all_are_written():
     folder = pathlib.Path("/tmp/e2e-output")
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "--only-rank",
-        "0,2-3",
+        *"-np 4 -H a:2,b:2 --only-rank 0,2-3".split(),
         "--output-filename",
         folder,
         "sh",
@@ -224,10 +208,7 @@ def test_much_output_of_a_rank_that_is_not_shown_is_no_obstacle():
 def test_lines_as_objects():
     job = Job(
         *HOSTS_OF_TWO,
-        "--log-format",
-        "json",
-        "--on-failure",
-        "wait",
+        *"--log-format json --on-failure wait".split(),
         "sh",
         "-c",
         r"""printf 'a"b\n\377\n1%%\r'; echo 'my "words"' >&2; exit $HOROVOD_RANK""",
@@ -435,10 +416,7 @@ def by_agent(command, **environment):
     folder = pathlib.Path("/tmp/e2e-programs")
     usual = clean_environment(**environment)
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 -H a:2,b:2".split(),
         *flags,
         "sh",
         "-c",

@@ -75,10 +75,7 @@ def test_remote_init_runs_once_on_each_host_and_its_environment_is_the_ranks():
 @world()
 def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         "--remote-init",
         "[ $(hostname) = a ] || { echo 'module cray-python: not found' >&2; exit 3; }",
         "touch",

@@ -24,10 +24,7 @@ def test_the_start_timeout_does_not_limit_a_rank_that_imports():
 def test_a_rank_that_never_calls_init_is_named_after_the_init_timeout():
     for flags, variables in ((("--init-timeout", 2), {}), ((), {"HOROVOD_INIT_TIMEOUT": "2"})):
         job = Job(
-            "-np",
-            2,
-            "-H",
-            "a:1,b:1",
+            *"-np 2 -H a:1,b:1".split(),
             *flags,
             PYTHON,
             "-c",

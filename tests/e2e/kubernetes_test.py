@@ -341,10 +341,7 @@ def test_the_launcher_of_a_volcano_job_reaches_its_workers():
         give_name(pod, f"{pod}.{name}")
     # The key and the settings of the plugin ssh.
     make_key(
-        "-t",
-        "rsa",
-        "-b",
-        "2048",
+        *"-t rsa -b 2048".split(),
         config="StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
         + "".join(f"Host {pod}\n  HostName {pod}.{name}\n" for pod in pods),
     )

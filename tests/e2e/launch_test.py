@@ -26,10 +26,7 @@ def ranks_of(job):
 def test_ranks_know_who_they_are_and_get_arguments_environment_and_directory():
     words = ["a b", "$HOME", "'", '"', "", "*", "-x", "ä"]
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 -H a:2,b:2".split(),
         PYTHON,
         "-c",
         IDENTITY,
@@ -170,10 +167,7 @@ def test_a_host_that_was_never_met_is_met():
 @world()
 def test_secrets_are_on_no_command_line():
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         PYTHON,
         WORKERS / "rank.py",
         "--seconds",
@@ -207,10 +201,7 @@ def test_an_installation_elsewhere_runs_jobs():
     )
     packages = prefix / "lib/python3/dist-packages"
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         PYTHON,
         "-c",
         code,

@@ -55,10 +55,7 @@ def test_five_hosts_sum_in_one_order_if_the_job_asks_for_it():
     for variable, words in (("0", "several orders"), ("1", "one order")):
         checks = ("order", "repetition") if variable == "1" else ("order",)
         job = Job(
-            "-np",
-            5,
-            "-H",
-            "a:1,b:1,c:1,d:1,e:1",
+            *"-np 5 -H a:1,b:1,c:1,d:1,e:1".split(),
             PYTHON,
             RANK,
             *checks,
@@ -71,10 +68,7 @@ def test_five_hosts_sum_in_one_order_if_the_job_asks_for_it():
 @world()
 def test_ranks_of_which_one_alone_sums_in_one_order_do_not_start():
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         "sh",
         "-c",
         f"HOROVOD_REPRODUCIBLE=$HOROVOD_RANK exec {PYTHON} {RANK} order",

@@ -18,13 +18,7 @@ def boxed(function):
         if "HVD_IN_BOX" in os.environ:
             return function()
         command = [
-            "unshare",
-            "--pid",
-            "--net",
-            "--mount",
-            "--ipc",
-            "--fork",
-            "--mount-proc",
+            *"unshare --pid --net --mount --ipc --fork --mount-proc".split(),
             "--kill-child",
             PYTHON,
             "-B",

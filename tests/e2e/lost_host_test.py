@@ -158,16 +158,7 @@ def test_a_failure_beside_a_host_that_answers_late_stays_the_cause():
 @world("a b c")
 def test_a_spare_takes_over_although_the_peers_of_the_lost_host_fail_first():
     job = Job(
-        "-H",
-        "a:2,b:2,c:2",
-        "--spares",
-        1,
-        "--max-restarts",
-        1,
-        "--host-timeout",
-        5,
-        "--link-timeout",
-        2,
+        *"-H a:2,b:2,c:2 --spares 1 --max-restarts 1 --host-timeout 5 --link-timeout 2".split(),
         "sh",
         "-c",
         '[ $HOROVOD_GENERATION = 0 ] || { echo at $(hostname); exit 0; }; exec "$@"',
@@ -231,10 +222,7 @@ def test_a_cut_of_30_s_that_ends_both_ends_of_a_link_ends_no_job():
     """The cut is longer than ServerAliveInterval of ssh and ClientAliveInterval of sshd."""
     stop = scratch() / "stop"
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 -H a:2,b:2".split(),
         "--launch-agent",
         "ssh -o BatchMode=yes -o ServerAliveInterval=4 -o ServerAliveCountMax=2 {host}",
         PYTHON,
@@ -285,12 +273,7 @@ def test_the_end_of_a_launch_command_that_was_replaced_ends_no_agent():
     folder = scratch()
     (folder / "command.py").write_text(MUTE)
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "one:2,two:2",
-        "--lease",
-        12,
+        *"-np 4 -H one:2,two:2 --lease 12".split(),
         "--launch-agent",
         f"{PYTHON} {folder / 'command.py'} {folder}/{{host}}.mute",
         PYTHON,
@@ -329,10 +312,7 @@ def test_a_cut_of_30_s_from_a_host_that_joined_ends_no_job():
     token.touch(0o600)
     token.write_text(secrets.token_hex(32))
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 -H a:2,b:2".split(),
         "--listen",
         f"{network.LAUNCHER_ADDRESS}:0",
         "--token-file",

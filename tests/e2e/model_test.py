@@ -34,10 +34,7 @@ def test_weights_are_those_of_one_process_on_two_hosts():
 def test_changes_of_gradients_between_backward_and_step_on_two_hosts():
     # Between hosts, gradients of 64 KiB are reduced during backward; on one host, those of 4 MiB.
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         PYTHONS[-1],
         "tests/python/gradient_writes_test.py",
         *(

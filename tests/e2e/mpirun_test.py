@@ -41,10 +41,7 @@ def test_open_mpi_on_two_hosts():
         four_ranks(Job(*LINE, *RANK, environment=environment))
         job = Job(
             *LINE,
-            "--fusion-threshold-mb",
-            1,
-            "-x",
-            "GIVEN=secret",
+            *"--fusion-threshold-mb 1 -x GIVEN=secret".split(),
             "sh",
             "-c",
             "echo has $MINE, $HOROVOD_FUSION_THRESHOLD and $GIVEN",

@@ -67,13 +67,7 @@ def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
     with installation() as (prefix, build):
         build.mkdir()
         run(
-            "cc",
-            "-std=c11",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-shared",
-            "-fPIC",
+            *"cc -std=c11 -Wall -Wextra -Werror -shared -fPIC".split(),
             "-I",
             prefix / "include",
             ROOT / "examples/plugin/store_sum.c",

@@ -42,12 +42,7 @@ def listeners():
 def test_decoys_neither_hang_nor_slow_a_start():
     # A connection to an address that drops packets would time out much later.
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "--start-timeout",
-        120,
+        *"-np 4 -H a:2,b:2 --start-timeout 120".split(),
         PYTHON,
         "-c",
         "import numpy, horovod.numpy as hvd; hvd.init(); hvd.allreduce(numpy.ones(1)); print('met')",
@@ -106,12 +101,7 @@ def test_a_network_that_leads_nowhere_is_named_in_time():
 def test_every_listener_stays_within_the_range():
     before = listeners()
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "--port-range",
-        "29500-29509",
+        *"-np 4 -H a:2,b:2 --port-range 29500-29509".split(),
         "--insecure-compat",
         "sh",
         "-c",

@@ -52,11 +52,7 @@ def all_end_alike(job, *names, package):
 @world()
 def test_its_workers_train_under_our_launcher():
     job = Job(
-        "--insecure-compat",
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
+        *"--insecure-compat -np 4 -H a:2,b:2".split(),
         *NAMED_BY_ADDRESS,
         ORIGINAL,
         "-B",

@@ -55,11 +55,7 @@ def test_a_deepspeed_script_on_one_host_and_on_two():
                 2,
                 "-H",
                 hosts,
-                "python",
-                "train.py",
-                "--deepspeed",
-                "--deepspeed_config",
-                "ds_config.json",
+                *"python train.py --deepspeed --deepspeed_config ds_config.json".split(),
                 environment=environment,
                 cwd=WORKERS / "deepspeed",
             )

@@ -154,10 +154,7 @@ def test_output_and_timeline_do_not_follow_the_link_of_another_user():
         expect((shared / "rank.0" / "stdout").read_text() == "[0]<stdout>:x\n", job.describe())
         # A restart appends to the files of the first attempt.
         job = Job(
-            "-np",
-            1,
-            "--max-restarts",
-            1,
+            *"-np 1 --max-restarts 1".split(),
             "--output-filename",
             shared,
             "sh",
@@ -168,10 +165,7 @@ def test_output_and_timeline_do_not_follow_the_link_of_another_user():
         job.ends_with(1)
         expect("rank.0/stdout: it is a symbolic link" in job.err, job.describe())
         job = Job(
-            "-np",
-            1,
-            "--max-restarts",
-            1,
+            *"-np 1 --max-restarts 1".split(),
             "--output-filename",
             shared,
             "sh",

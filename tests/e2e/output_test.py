@@ -95,10 +95,7 @@ def test_much_output_of_many_ranks():
 def test_output_goes_to_files_too():
     folder = "/tmp/e2e-output/deeper"
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         "--output-filename",
         folder,
         PYTHON,
@@ -119,10 +116,7 @@ def test_a_full_disk_costs_the_files_alone_and_is_named_once_for_each():
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=True)
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         "--output-filename",
         folder / "out",
         "sh",
@@ -195,19 +189,7 @@ def test_a_reader_that_stalls_costs_no_lease():
     """The reader pauses for longer than the lease, and then gets all lines, and the end by one rank."""
     read_end, write_end = os.pipe()
     process = subprocess.Popen(
-        [
-            LAUNCHER,
-            "-np",
-            "2",
-            "-H",
-            "a:1,b:1",
-            "--lease",
-            "5",
-            PYTHON,
-            "-c",
-            FLOODS,
-            scratch(),
-        ],
+        [LAUNCHER, *"-np 2 -H a:1,b:1 --lease 5".split(), PYTHON, "-c", FLOODS, scratch()],
         stdin=subprocess.DEVNULL,
         stdout=write_end,
         env=clean_environment(),
@@ -241,10 +223,7 @@ def test_an_output_file_that_stalls_holds_up_nothing_else():
     folder = scratch()
     # A restart continues with the files of the first attempt.
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
+        *"-np 2 -H a:1,b:1".split(),
         "--output-filename",
         folder,
         "--max-restarts",
@@ -354,12 +333,7 @@ def test_a_disk_that_stalls_costs_no_lease():
         process = subprocess.Popen(
             [
                 LAUNCHER,
-                "-np",
-                "2",
-                "-H",
-                "a:1,b:1",
-                "--lease",
-                "3",
+                *"-np 2 -H a:1,b:1 --lease 3".split(),
                 "--output-filename",
                 disk / "copy",
                 PYTHON,
@@ -401,12 +375,7 @@ def test_a_host_that_joins_while_the_disk_of_the_copies_stalls_costs_no_lease():
     answers = scratch()
     with freezable_disk() as disk:
         job = Job(
-            "-np",
-            1,
-            "--min-np",
-            1,
-            "--lease",
-            3,
+            *"-np 1 --min-np 1 --lease 3".split(),
             *discovery(answers, "a:1"),
             "--output-filename",
             disk / "copy",

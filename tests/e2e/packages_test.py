@@ -43,11 +43,7 @@ def need_roots():
         if not shutil.which(program):
             raise Skip(f"there is no {program}; packaging/packages-test.txt names the packages")
     code, words = call(
-        "unshare",
-        "--mount",
-        "--net",
-        "--pid",
-        "--fork",
+        *"unshare --mount --net --pid --fork".split(),
         "sh",
         "-c",
         "ip link set lo up && mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp",
@@ -106,12 +102,7 @@ def inside(root, *command, seconds=300):
         "HOROVOD_STATE_DIR": "none",  # records would remain after a job
     }
     return call(
-        "unshare",
-        "--mount",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
+        *"unshare --mount --net --pid --fork --kill-child".split(),
         "sh",
         "-c",
         mounts,
@@ -130,12 +121,7 @@ def under_mpirun(root, *command):
         'exec mpirun --allow-run-as-root --oversubscribe -np 2 chroot /mnt "$@"'
     )
     return call(
-        "unshare",
-        "--mount",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
+        *"unshare --mount --net --pid --fork --kill-child".split(),
         "sh",
         "-c",
         mounts,
@@ -519,12 +505,7 @@ def test_the_sdist_of_a_release_makes_the_same_wheel():
     with folder() as path:
         code, words = call(
             BUILDER,
-            "-m",
-            "pip",
-            "wheel",
-            "--no-index",
-            "--no-deps",
-            "--no-build-isolation",
+            *"-m pip wheel --no-index --no-deps --no-build-isolation".split(),
             "--wheel-dir",
             path,
             sdist,

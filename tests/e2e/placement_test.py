@@ -39,10 +39,7 @@ def test_a_config_file_says_where_and_how():
         "hosts: [a:1, b:1]\nparams:\n  cycle_time_ms: 3.5\n  fusion_threshold_mb: 2\n"
     )
     job = Job(
-        "--config-file",
-        "/tmp/e2e-config.yaml",
-        "--cycle-time-ms",
-        4,
+        *"--config-file /tmp/e2e-config.yaml --cycle-time-ms 4".split(),
         "sh",
         "-c",
         "echo $(hostname)/$HOROVOD_CYCLE_TIME/$HOROVOD_FUSION_THRESHOLD",

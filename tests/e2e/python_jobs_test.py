@@ -169,12 +169,7 @@ def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
         environment = clean_environment(CC="/usr/bin/cc", CXX="/usr/bin/c++")
         command(
             PIP,
-            "-m",
-            "pip",
-            "wheel",
-            "-q",
-            "--no-build-isolation",
-            "--no-deps",
+            *"-m pip wheel -q --no-build-isolation --no-deps".split(),
             "-w",
             folder,
             ".",
@@ -186,11 +181,7 @@ def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
         python = fresh_environment(folder / "fresh")
         command(
             python,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--no-index",
+            *"-m pip install -q --no-index".split(),
             "--no-deps",
             wheel,
             environment=clean_environment(PYTHONPATH=""),

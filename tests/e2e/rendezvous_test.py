@@ -261,12 +261,7 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
 @world()
 def test_a_rank_that_never_starts_is_named_and_its_neighbour_is_not():
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
-        "--init-timeout",
-        6,
+        *"-np 4 -H a:2,b:2 --init-timeout 6".split(),
         "sh",
         "-c",
         f"[ $HOROVOD_RANK = 2 ] && exec sleep 600; exec {WORKER} sum",

@@ -28,21 +28,11 @@ def begin(job, generation, size, seconds=200):
 def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
     folder = scratch()
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
-        "--start-timeout",
-        15,
-        "--max-restarts",
-        3,
+        *"-np 2 --min-np 1 --start-timeout 15 --max-restarts 3".split(),
         *discovery(folder, "a:1", "b:1"),
         PYTHON,
         DDP,
-        "--epochs",
-        30,
-        "--pause",
-        0.05,
+        *"--epochs 30 --pause 0.05".split(),
         "--checkpoint",
         folder / "digits.pt",
     )
@@ -74,12 +64,7 @@ def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
 def test_a_jax_program_grows_survives_a_kill_and_shrinks():
     python, folder = interpreters("HVD_TEST_JAX")[0], scratch()
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
-        "--start-timeout",
-        30,
+        *"-np 2 --min-np 1 --start-timeout 30".split(),
         *discovery(folder, "a:1", "b:1"),
         python,
         JAX,
@@ -104,20 +89,7 @@ def test_a_jax_program_grows_survives_a_kill_and_shrinks():
 def test_a_program_that_calls_hvd_init_alone_starts_again_after_a_failure():
     folder = scratch()
     job = Job(
-        "-np",
-        4,
-        "--min-np",
-        2,
-        "--max-restarts",
-        1,
-        "-H",
-        "a:2,b:2",
-        "--output-filename",
-        folder,
-        PYTHON,
-        PLAIN,
-        20,
-        "2@5",
+        *"-np 4 --min-np 2 --max-restarts 1 -H a:2,b:2".split(), "--output-filename", folder, PYTHON, PLAIN, 20, "2@5"
     )
     job.ends_with(0)
     job.leaves_nothing()
@@ -213,14 +185,7 @@ def test_the_loss_of_a_host_that_waits_for_its_ranks_is_known_at_once_and_costs_
 @world("a")
 def test_a_program_that_always_fails_ends_after_its_restarts():
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        2,
-        "--max-restarts",
-        1,
-        "-H",
-        "a:2",
+        *"-np 2 --min-np 2 --max-restarts 1 -H a:2".split(),
         "sh",
         "-c",
         "echo in generation $HOROVOD_GENERATION; [ $RANK = 0 ] || exec sleep 60; exit 3",

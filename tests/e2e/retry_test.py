@@ -18,20 +18,7 @@ FAILS = [
 
 @world()
 def test_a_job_that_fails_is_started_again_as_often_as_allowed():
-    job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
-        "--max-restarts",
-        3,
-        "--kill-grace",
-        60,
-        "--output-filename",
-        "/tmp/e2e-out",
-        *FAILS,
-        2,
-    )
+    job = Job(*"-np 2 -H a:1,b:1 --max-restarts 3 --kill-grace 60 --output-filename /tmp/e2e-out".split(), *FAILS, 2)
     job.ends_with(0)
     expect(
         job.said()
@@ -67,14 +54,7 @@ def test_a_host_that_fails_at_the_start_is_replaced_by_a_spare():
 @world("a b c")
 def test_a_host_that_dies_is_replaced_and_the_job_restarted():
     job = Job(
-        "-H",
-        "a:1,b:1,c:1",
-        "--spares",
-        1,
-        "--max-restarts",
-        1,
-        "--lease",
-        3,
+        *"-H a:1,b:1,c:1 --spares 1 --max-restarts 1 --lease 3".split(),
         "sh",
         "-c",
         "echo at $(hostname); [ $HOROVOD_GENERATION = 1 ] || sleep 100",
@@ -91,12 +71,7 @@ def test_a_host_that_dies_is_replaced_and_the_job_restarted():
 @world()
 def test_a_lost_host_that_can_be_reached_is_used_again():
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
-        "--max-restarts",
-        5,
+        *"-np 2 -H a:1,b:1 --max-restarts 5".split(),
         "sh",
         "-c",
         "echo up; [ $HOROVOD_GENERATION = 1 ] || exec sleep 100",
@@ -130,19 +105,7 @@ def test_a_host_that_is_taken_away_by_sigterm_is_used_again_or_replaced():
 @world()
 def test_a_lost_host_that_stays_away_ends_the_job_after_the_start_timeout():
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
-        "--max-restarts",
-        5,
-        "--lease",
-        3,
-        "--start-timeout",
-        5,
-        "sh",
-        "-c",
-        "echo up; exec sleep 100",
+        *"-np 2 -H a:1,b:1 --max-restarts 5 --lease 3 --start-timeout 5".split(), "sh", "-c", "echo up; exec sleep 100"
     )
     job.wait_for("up", 2)
     faults.crash("b")

@@ -130,12 +130,7 @@ def run_on_another_debian(root, *command, seconds, mounts=None):
     """Runs a command with this root as /. The folders `mounts`, by default the build and its tests, keep their paths.
     Returns the exit code and the output."""
     return call(
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "bash",
+        *"unshare --mount --pid --fork --kill-child bash".split(),
         "-c",
         ENTER,
         "enter",

@@ -53,12 +53,7 @@ def test_a_time_limit_is_such_an_end():
 
 def test_a_rank_that_leaves_an_elastic_job_is_ended_below_its_shell():
     job = Job(
-        "-np",
-        2,
-        "--min-np",
-        1,
-        "--kill-grace",
-        60,
+        *"-np 2 --min-np 1 --kill-grace 60".split(),
         "sh",
         "-c",
         f"{PYTHON} {WORKERS / 'elastic_rank.py'} 1000; echo after with $?",

@@ -21,10 +21,7 @@ def test_a_slow_reader_of_the_output_gets_every_line():
     process = subprocess.Popen(
         [
             LAUNCHER,
-            "-np",
-            "2",
-            "-H",
-            "a:1,b:1",
+            *"-np 2 -H a:1,b:1".split(),
             *map(str, LEASE),
             PYTHON,
             "-c",

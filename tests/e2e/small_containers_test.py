@@ -75,10 +75,7 @@ def test_localhost_and_the_hostname():
         "env",
         f"PATH={clean_environment()['PATH']}",
         LAUNCHER,
-        "-np",
-        2,
-        "-H",
-        "localhost:1,a:1",
+        *"-np 2 -H localhost:1,a:1".split(),
         *PROGRAMS,
         program=HOSTS,
     )

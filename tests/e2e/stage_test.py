@@ -38,12 +38,7 @@ def test_code_is_where_its_ranks_look_for_it_and_goes_with_the_job():
     job.ends_with(0)
     expect(job.out.count("answer 42 lib") == 2, job.describe())
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
-        "--stage",
-        "lib",
+        *"-np 2 -H a:1,b:1 --stage lib".split(),
         "sh",
         "-c",
         "cat lib/link.py | wc -c; echo $HOROVOD_STAGE_DIR",

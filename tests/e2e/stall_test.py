@@ -14,10 +14,7 @@ def stalled(then, shutdown=0, warning=3, rank=3):
     for name in (GO, REPORT):
         pathlib.Path(name).unlink(missing_ok=True)
     job = Job(
-        "-np",
-        4,
-        "-H",
-        "a:2,b:2",
+        *"-np 4 -H a:2,b:2".split(),
         "--stall-check-warning-time-seconds",
         warning,
         "--stall-check-shutdown-time-seconds",
@@ -113,19 +110,10 @@ def test_a_stopped_rank_is_named_without_the_healthy_one_beside_it():
 @world()
 def test_without_the_check_nothing_is_said():
     job = Job(
-        "-np",
-        2,
-        "-H",
-        "a:1,b:1",
-        "--no-stall-check",
-        "--stall-check-warning-time-seconds",
-        "0.2",
+        *"-np 2 -H a:1,b:1 --no-stall-check --stall-check-warning-time-seconds 0.2".split(),
         PYTHON,
         WORKERS / "stalling_rank.py",
-        "--rank",
-        1,
-        "--then",
-        "nap",
+        *"--rank 1 --then nap".split(),
         "--go",
         GO,
     )

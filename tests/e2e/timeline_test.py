@@ -84,19 +84,12 @@ def test_a_relative_path_is_relative_to_the_directory_of_rank_0_and_cycles_are_m
 def test_each_generation_of_an_elastic_job_has_a_file_of_its_own():
     path = scratch() / "trace.json"
     job = Job(
-        "--min-np",
-        1,
-        "-H",
-        "localhost:1,127.0.0.1:2",
+        *"--min-np 1 -H localhost:1,127.0.0.1:2".split(),
         "--timeline-filename",
         path,
         PYTHON,
         WORKERS / "elastic_rank.py",
-        20,
-        "--slow",
-        0.02,
-        "--kill",
-        "0@8",
+        *"20 --slow 0.02 --kill 0@8".split(),
     )
     job.ends_with(0)
     job.leaves_nothing()

@@ -93,12 +93,7 @@ def test_torchrun_on_two_hosts():
             Job(
                 *where,
                 python,
-                "-m",
-                "torch.distributed.run",
-                "--nnodes",
-                2,
-                "--nproc_per_node",
-                2,
+                *"-m torch.distributed.run --nnodes 2 --nproc_per_node 2".split(),
                 "--node_rank",
                 node,
                 "--master_addr",

@@ -83,10 +83,7 @@ def test_ranks_refuse_a_launcher_of_another_release_and_take_one_of_another_patc
 def test_a_rank_of_another_release_is_named_on_the_others():
     _, other, _ = versions()
     job = Job(
-        "-np",
-        2,
-        "--on-failure",
-        "wait",
+        *"-np 2 --on-failure wait".split(),
         "sh",
         "-c",
         f'[ $HOROVOD_RANK = 0 ] || export HOROVOD_LAUNCHER_VERSION={other}; exec "$@"',
@@ -104,10 +101,7 @@ def test_the_launcher_refuses_an_agent_of_another_release():
 
     def through(version):
         return Job(
-            "-np",
-            1,
-            "-H",
-            "far:1",
+            *"-np 1 -H far:1".split(),
             "--launch-agent",
             f"{PYTHON} -B {script} {own} {version} {{host}}",
             "echo",
@@ -138,10 +132,7 @@ def test_an_agent_of_another_release_does_not_join():
         port = free.getsockname()[1]
     # The relay alters the version in the agent's first message, which only plain text allows.
     job = Job(
-        "-np",
-        1,
-        "-H",
-        "far:1",
+        *"-np 1 -H far:1".split(),
         "--listen",
         f"127.0.0.1:{port}",
         "--token-file",

@@ -205,10 +205,7 @@ class OutputDirectories(Folder):
 
     def test_attempts_are_one_run(self):
         result = self.run_job(
-            "-np",
-            "1",
-            "--max-restarts",
-            "1",
+            *"-np 1 --max-restarts 1".split(),
             "--output-filename",
             self.folder / "logs",
             "sh",
@@ -272,10 +269,7 @@ class Terminals(Folder):
 
     def test_one_rank_of_several_reads_the_terminal(self):
         text, code = at_terminal(
-            "-np",
-            "2",
-            "--stdin",
-            "1",
+            *"-np 2 --stdin 1".split(),
             "sh",
             "-c",
             "read line && echo rank $HOROVOD_RANK read $line; echo ready; read line; true",
@@ -306,10 +300,7 @@ class Messages(Folder):
     def test_variables_that_have_no_effect_are_named_once(self):
         file = self.file("variables", "HOROVOD_RANK=3\nHOROVOD_SIZE\nNOWHERE_SET\n")
         result = self.run_job(
-            "-np",
-            "1",
-            "--max-restarts",
-            "1",
+            *"-np 1 --max-restarts 1".split(),
             "--env-file",
             file,
             "-x",

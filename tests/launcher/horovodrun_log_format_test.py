@@ -51,17 +51,10 @@ class LinesAsObjects(unittest.TestCase):
             token.write("ab" * 32 + "\n")
             token.flush()
             result = run(
-                "-np",
-                "1",
-                "--listen",
-                "127.0.0.1:0",
+                *"-np 1 --listen 127.0.0.1:0".split(),
                 "--token-file",
                 token.name,
-                "--start-timeout",
-                "0.5",
-                "--log-format",
-                "json",
-                "true",
+                *"--start-timeout 0.5 --log-format json true".split(),
             )
         self.assertTrue(records(result.stderr)[0]["text"].startswith("waits up to 0.5 s"), result.stderr)
 

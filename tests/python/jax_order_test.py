@@ -38,12 +38,7 @@ class OrderTest(unittest.TestCase):
         done = subprocess.run(
             [
                 LAUNCHER,
-                "-np",
-                "2",
-                "--stall-check-warning-time-seconds",
-                "1",
-                "--stall-check-shutdown-time-seconds",
-                "3",
+                *"-np 2 --stall-check-warning-time-seconds 1 --stall-check-shutdown-time-seconds 3".split(),
                 sys.executable,
                 "-c",
                 SCRIPT,

@@ -444,19 +444,7 @@ class RunTest(unittest.TestCase):
                     "network_interfaces": ["eth0", "ib0"],
                 },
             ),
-            [
-                "-np",
-                "4",
-                "-H",
-                "a:4",
-                "--verbose",
-                "-p",
-                "2222",
-                "--reset-limit",
-                "0",
-                "--network-interfaces",
-                "eth0,ib0",
-            ],
+            "-np 4 -H a:4 --verbose -p 2222 --reset-limit 0 --network-interfaces eth0,ib0".split(),
         )
 
     def test_a_caller_that_dies_takes_its_job_along(self):

@@ -101,25 +101,8 @@ class NamesTest(unittest.TestCase):
 class LaunchTest(unittest.TestCase):
     def test_arguments_become_the_command_line_that_they_came_from(self):
         words = [
-            "-np",
-            "2",
-            "-H",
-            "a:1,b:1",
-            "--network-interface",
-            "eth0",
-            "--no-autotune",
-            "--verbose",
-            "--blacklist-cooldown-range",
-            "1",
-            "2",
-            "--cycle-time-ms",
-            "2.5",
-            "-p",
-            "22",
-            "--mpi",
-            "python3",
-            "train.py",
-            "--verbose",
+            *"-np 2 -H a:1,b:1 --network-interface eth0 --no-autotune --verbose --blacklist-cooldown-range 1".split(),
+            *"2 --cycle-time-ms 2.5 -p 22 --mpi python3 train.py --verbose".split(),
         ]
         found = launch.parse_args(words)
         self.assertEqual(
@@ -129,17 +112,9 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(
             runner._arguments.flags_of(found),
             [
-                "--num-proc=2",
-                "--network-interfaces=eth0",
-                "--verbose",
-                "--ssh-port=22",
+                *"--num-proc=2 --network-interfaces=eth0 --verbose --ssh-port=22".split(),
                 "--cycle-time-ms=2.5",
-                "--no-autotune",
-                "--blacklist-cooldown-range",
-                "1",
-                "2",
-                "--hosts=a:1,b:1",
-                "--mpi",
+                *"--no-autotune --blacklist-cooldown-range 1 2 --hosts=a:1,b:1 --mpi".split(),
             ],
         )
         self.assertEqual(vars(launch.parse_args(["-np", "1", "x"]))["ssh_port"], None)

@@ -43,10 +43,7 @@ def check(mypy, python, folder, script):
     done = subprocess.run(
         [
             mypy,
-            "-m",
-            "mypy",
-            "--strict",
-            "--no-pretty",
+            *"-m mypy --strict --no-pretty".split(),
             "--python-executable",
             python,
             "--cache-dir",

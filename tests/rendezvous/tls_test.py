@@ -35,10 +35,7 @@ class TlsTest(unittest.TestCase):
         self.server = server = subprocess.Popen(
             [
                 SERVER,
-                "-np",
-                "2",
-                "--listen",
-                "127.0.0.1:0",
+                *"-np 2 --listen 127.0.0.1:0".split(),
                 "--token-file",
                 self.token,
                 "--tls-cert",

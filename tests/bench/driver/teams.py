@@ -204,10 +204,7 @@ def openmpi(ranks, hosts=False):
         _need("mpirun.openmpi", "Open MPI"),
         "-np",
         ranks,
-        "--allow-run-as-root",
-        "--oversubscribe",
-        "--bind-to",
-        "none",
+        *"--allow-run-as-root --oversubscribe --bind-to none".split(),
         *_spread(hosts, ranks),
     ]
     if hosts:
