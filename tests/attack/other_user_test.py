@@ -96,13 +96,8 @@ def test_another_user_gets_nothing_and_changes_nothing():
             said,
         )
         expect(not reached, f"the other user reached {reached[:20]}")
-    report = subprocess.run(
-        [LAUNCHER, "stack"],
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=LONG,
-        check=True,
+    report = run_to_end(
+        [LAUNCHER, "stack"], env=clean_environment(), stdin=subprocess.DEVNULL, check=True, text=False
     ).stdout
     job.signal(signal.SIGUSR1)
     job.ends_with(0)
@@ -130,7 +125,7 @@ def test_another_user_cannot_read_the_core_of_a_rank():
     expect(job.wait() == 134, job.describe())
     (core,) = folder.iterdir()
     expect(b"HOROVOD_JOB_SECRET=" in core.read_bytes(), "the core is not that of the rank")
-    done = subprocess.run([*NOBODY, "cat", core], capture_output=True, check=False)
+    done = run_to_end([*NOBODY, "cat", core], text=False)
     expect(done.returncode != 0 and done.stdout == b"", "another user read the core")
 
 

@@ -6,6 +6,8 @@ import shutil
 
 from harness import *
 
+from torchrun_test import SAY
+
 RANK = WORKERS / "foreign_rank.py"
 OPENMPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
 
@@ -201,16 +203,6 @@ def test_lines_of_mpirun_as_people_have_them():
         job.leaves_nothing()
 
 
-SAY = """
-import os
-import horovod.numpy as hvd
-try:
-    hvd.init()
-    said = f"rank {hvd.rank()} of {hvd.size()}"
-except Exception as refusal:
-    said = "refused: " + str(refusal).strip().splitlines()[0]
-os.write(1, f"{said}\\n".encode())  # in one write
-"""
 LAUNCHERS = (
     ("mpirun.openmpi", OPENMPI, "Open MPI's mpirun", "pmix"),
     ("mpiexec.hydra", (), "a launcher with PMI", "pmi"),

@@ -113,7 +113,7 @@ def python_of(library):
     """Returns the interpreter that has the library; raises Skip."""
     python = {"jax": JAX, "deepspeed": DEEPSPEED}.get(library, pathlib.Path(PYTHON))
     import_it = [python, "-c", f"import {PACKAGE[library]}"]
-    if not python.exists() or subprocess.run(import_it, capture_output=True).returncode != 0:
+    if not python.exists() or run_to_end(import_it).returncode != 0:
         raise Skip(f"{python} has no {PACKAGE[library]}")
     return str(python)
 

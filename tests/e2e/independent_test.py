@@ -103,7 +103,7 @@ rest(2)
 
 def test_ranks_of_a_parallel_library_that_are_not_connected_are_named():
     for library, name, flags in (("torch", "PyTorch", ()), ("mpi4py.MPI", "MPI", ("--no-pmix",))):
-        if subprocess.run([PYTHON, "-c", f"import {library}"], capture_output=True, check=False).returncode:
+        if run_to_end([PYTHON, "-c", f"import {library}"]).returncode:
             raise Skip(f"there is no {library}")
         job = run(program(train=ALONE.replace("LIBRARY", library)), PYTHON, "train.py", flags=flags)
         expect(

@@ -12,14 +12,12 @@ COUNT = "import hashlib, os, sys; data = sys.stdin.buffer.read(); print(len(data
 
 def read_by(data, *flags, hosts="a:1,b:1"):
     """Returns size and digest of the input that each rank read."""
-    done = subprocess.run(
+    done = run_to_end(
         [LAUNCHER, "-np", "2", "-H", hosts, *flags, PYTHON, "-c", COUNT],
         input=data,
         env=clean_environment(),
         cwd=ROOT,
-        capture_output=True,
-        timeout=LONG,
-        check=False,
+        text=False,
     )
     expect(done.returncode == 0, done)
     return dict(re.fullmatch(r"\[(\d)\]<stdout>:(.*)", line).groups() for line in done.stdout.decode().splitlines())
@@ -68,14 +66,12 @@ def test_a_file_is_read_and_the_lines_that_a_loop_reads_are_left_alone():
 
 @world()
 def test_a_rank_that_reads_nothing_holds_up_nobody():
-    job = subprocess.run(
+    job = run_to_end(
         [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "sleep", "1"],
         input=bytes(50 << 20),
         env=clean_environment(),
         cwd=ROOT,
-        capture_output=True,
-        timeout=LONG,
-        check=False,
+        text=False,
     )
     expect(job.returncode == 0, job)
 

@@ -328,7 +328,7 @@ def test_a_full_disk_costs_neither_the_end_nor_the_log():
     folder = scratch()
     disk = folder / "disk"
     disk.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", disk], capture_output=True, check=False)
+    done = run_to_end(["mount", "-t", "tmpfs", "-o", "size=3m", "none", disk], text=False)
     if done.returncode != 0:
         raise Skip(f"mount: {done.stderr.decode().strip()}")
     environment = clean_environment(HOROVOD_STATE_DIR=str(disk / "state"))
@@ -434,7 +434,7 @@ def test_a_job_of_another_machine_is_listed_and_stopped_by_ssh():
     # The log of a detached job is on its machine.
     there = ["env", f"HOROVOD_STATE_DIR={state}", f"HOROVOD_SPOOL_DIR={scratch()}", LAUNCHER]
     command = [HOSTS, "exec", "a", *there, "--detach", "-np", "1", "--name", "behind", "sh", "-c", "echo here; exit 3"]
-    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    run_to_end(command, env=environment, stdin=subprocess.DEVNULL, check=True, text=False)
     for words, code in ((("attach", "behind"), 3), (("logs", "-f", "behind"), 0)):
         shown = Job(*words, environment=environment)
         shown.ends_with(code)

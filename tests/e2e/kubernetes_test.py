@@ -329,6 +329,16 @@ def start_worker(pod, container):
     )
 
 
+def four_ranks_ran(ended, servers):
+    """Checks a finished job of four ranks on two hosts, and ends the servers of its hosts."""
+    ended.ends_with(0)
+    expect(
+        ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], ended.describe()
+    )
+    for server in servers:
+        server.terminate()
+
+
 @world("horovod-worker-0 horovod-worker-1")
 def test_the_launcher_of_a_volcano_job_reaches_its_workers():
     (job,) = read_all(FOLDER / "volcano.yaml")
@@ -360,12 +370,7 @@ def test_the_launcher_of_a_volcano_job_reaches_its_workers():
     )
     environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
     ended = Job(*words[1:-2], WORKER, "sum", program=words[0], environment=environment)
-    ended.ends_with(0)
-    expect(
-        ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], ended.describe()
-    )
-    for server in servers:
-        server.terminate()
+    four_ranks_ran(ended, servers)
 
 
 @world("horovod-worker-0 horovod-worker-1")
@@ -411,12 +416,7 @@ def test_the_launcher_of_the_mpi_job_reaches_its_workers():
             OMPI_MCA_orte_keep_fqdn_hostnames="true",
         ),
     )
-    ended.ends_with(0)
-    expect(
-        ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], ended.describe()
-    )
-    for server in servers:
-        server.terminate()
+    four_ranks_ran(ended, servers)
 
 
 @world("horovod-node-0-0 horovod-node-0-1")
@@ -443,12 +443,7 @@ def test_the_launcher_of_a_train_job_reaches_its_nodes():
     environment = clean_environment(**variables | {"PROGRAM": f"{WORKER} sum"})
     environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
     ended = Job(*words[1:], program=words[0], environment=environment)
-    ended.ends_with(0)
-    expect(
-        ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], ended.describe()
-    )
-    for server in servers:
-        server.terminate()
+    four_ranks_ran(ended, servers)
 
 
 @world("horovod-torch-node-0-0 horovod-torch-node-0-1")

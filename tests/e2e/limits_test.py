@@ -54,12 +54,11 @@ def least(kib, works):
 
 def runs_within(*command):
     return lambda kib: (
-        subprocess.run(
+        run_to_end(
             ["/usr/bin/prlimit", f"--as={kib << 10}", *map(str, command)],
             env=clean_environment(),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
+            text=False,
         ).returncode
         == 0
     )

@@ -86,7 +86,7 @@ for text in ("cmd=initack pmiid=1\n", "cmd=initack pmiid=x\n", "cmd=get_maxes\n"
 def need(*parts):
     for part in parts:
         if part == "mpi4py":
-            found = subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True, check=False).returncode == 0
+            found = run_to_end([PYTHON, "-c", "import mpi4py"]).returncode == 0
         else:
             found = shutil.which(part, path="/usr/bin")
         if not found:

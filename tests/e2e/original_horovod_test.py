@@ -2,6 +2,7 @@
 """The original Horovod (HVD_TEST_HOROVOD): its workers under this launcher, and these elastic ranks under its
 launcher."""
 
+from elastic_jobs import discovery
 from harness import *
 
 ORIGINAL = os.environ.get("HVD_TEST_HOROVOD")
@@ -30,14 +31,6 @@ def begun(out):
 
 def places(job, name):
     return [place[:2] for place in begun(job.out).get(name, [])]
-
-
-def discovery(folder, *hosts):
-    """Sets the hosts that the discovery script prints from now on."""
-    answer = folder / "answer"
-    answer.with_suffix(".new").write_text("".join(f"{host}\n" for host in hosts))
-    answer.with_suffix(".new").rename(answer)
-    return "--host-discovery-script", f"cat {answer}"
 
 
 def all_end_alike(job, *names, package):

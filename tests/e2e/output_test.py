@@ -70,9 +70,7 @@ def test_standard_streams_may_be_closed():
     for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
         folder = scratch()
         command = f'"$0" -np 2 sh -c "echo out; echo >{folder}/\\$HOROVOD_RANK" {closed}'
-        ended = subprocess.run(
-            ["sh", "-c", command, LAUNCHER], timeout=LONG, capture_output=True, check=False, env=clean_environment()
-        )
+        ended = run_to_end(["sh", "-c", command, LAUNCHER], env=clean_environment(), text=False)
         expect((ended.returncode, ended.stderr) == (0, b""), ended)
         expect(sorted(path.name for path in folder.iterdir()) == ["0", "1"], closed)
         if ">&-" not in closed.replace("2>&-", ""):
@@ -271,7 +269,7 @@ def freezable_disk():
     os.truncate(folder / "image", 16 << 20)
     for command in (("mkfs.ext4", "-q", folder / "image"), ("mount", "-o", "loop", folder / "image", disk)):
         try:
-            subprocess.run(command, env=SBIN, check=True, capture_output=True)
+            run_to_end(command, env=SBIN, check=True, text=False)
         except (OSError, subprocess.CalledProcessError) as error:
             raise Skip(f"no file system of its own: {error}") from None
     try:

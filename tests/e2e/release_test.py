@@ -33,9 +33,7 @@ def tree_with(*names):
         shutil.copy(ROOT / name, tree / name)
 
     def git(*words):
-        subprocess.run(
-            ["git", "-c", "user.name=n", "-c", "user.email=e@x", *words], cwd=tree, check=True, capture_output=True
-        )
+        run_to_end(["git", "-c", "user.name=n", "-c", "user.email=e@x", *words], cwd=tree, check=True, text=False)
 
     git("init", "-q")
     return tree, git

@@ -252,7 +252,7 @@ def test_a_running_job_is_looked_into_from_another_terminal():
 
 def runs(words):
     """Returns whether a process with these words runs on any host."""
-    return subprocess.run(["pgrep", "-f", words], capture_output=True, check=False).returncode == 0
+    return run_to_end(["pgrep", "-f", words]).returncode == 0
 
 
 @world()

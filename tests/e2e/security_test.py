@@ -18,12 +18,12 @@ def lines_of(heading):
 
 def make(line, folder):
     """Runs a command that makes files."""
-    subprocess.run(
+    run_to_end(
         ["sh", "-c", line],
         cwd=folder,
         check=True,
-        capture_output=True,
         env=clean_environment(PATH=f"/tmp/e2e-programs:{clean_environment()['PATH']}"),
+        text=False,
     )
 
 

@@ -51,14 +51,12 @@ def test_a_slow_reader_of_the_output_gets_every_line():
 @world()
 def test_a_slow_reader_of_the_input_gets_every_byte():
     data = os.urandom(3 << 20)
-    done = subprocess.run(
+    done = run_to_end(
         [LAUNCHER, "-np", "2", "-H", "a:1,b:1", *map(str, LEASE), "--stdin", "all", PYTHON, "-c", SLOWLY],
         input=data,
         env=clean_environment(),
         cwd=ROOT,
-        capture_output=True,
-        timeout=LONG,
-        check=False,
+        text=False,
     )
     said = hashlib.sha256(data).hexdigest()
     expect(done.returncode == 0 and done.stdout.decode().count(said) == 2, done)

@@ -85,7 +85,7 @@ def test_a_rank_without_horovod_shows_its_python_stack():
 
 @world()
 def test_a_rank_that_waits_in_a_collective_of_torch_is_named():
-    has_torch = subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True)
+    has_torch = run_to_end([PYTHON, "-c", "import torch.distributed"])
     if has_torch.returncode != 0:
         raise Skip("Debian's Python has no torch: apt-get install python3-torch")
     job = with_py_spy("-H", "a:1,b:1", "-x", "PATH=/usr/bin:/bin", PYTHON, "-c", REDUCING)
@@ -97,7 +97,7 @@ def test_a_rank_that_waits_in_a_collective_of_torch_is_named():
 
 
 def test_a_rank_that_waits_in_mpi4py_is_named_by_its_line():
-    if subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True).returncode != 0:
+    if run_to_end([PYTHON, "-c", "import mpi4py"]).returncode != 0:
         raise Skip("Debian's Python has no mpi4py: apt-get install python3-mpi4py")
     script = scratch() / "script.py"
     script.write_text(MPI)

@@ -42,7 +42,7 @@ def tensorflow_digits(where, python):
 
 
 def has(python, module):
-    return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+    return run_to_end([python, "-c", f"import {module}"]).returncode == 0
 
 
 def test_hello_with_a_launcher_and_without():

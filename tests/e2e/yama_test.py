@@ -100,7 +100,7 @@ def initial_files(folder):
     (root / "proof.py").write_text(PROOF)
     archive = folder / "initial.cpio"
     with open(archive, "wb") as output:
-        names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
+        names = run_to_end(["find", "."], cwd=root, check=True, text=False).stdout
         subprocess.run(["busybox", "cpio", "-o", "-H", "newc"], input=names, stdout=output, cwd=root, check=True)
     return archive
 
