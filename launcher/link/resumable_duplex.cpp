@@ -300,8 +300,7 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   }
   const auto answer = stream_.answer(offer, of_launcher);
   if (!answer.ok()) co_return answer.status();
-  // With respawn, a new connection beside an open one was opened because of silence, even if the agent has answered on
-  // the old one since.
+  // The respawn command opens a second connection only after silence. The agent may since have answered on the first.
   const bool was_silent = is_silent() || (connection_ && reconnection_.respawn);
   // From now on, neither side uses the older connection.
   lose(connection_,

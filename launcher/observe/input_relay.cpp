@@ -49,7 +49,7 @@ class InputRelay : public JobPart {
 void InputRelay::on(const JobEvent& event) {
   if (std::holds_alternative<AllStarted>(event)) begin();
   if (const auto* const gone = std::get_if<HostGone>(&event)) {
-    // Without this, ranks of the host would hold up the input of all other ranks.
+    // Do not wait for the ranks of this host: the input of all other ranks would wait, too.
     std::erase_if(under_way_, [&](const auto& each) {
       return &launch_.hosts().rank(each.first).host() == &gone->host;
     });

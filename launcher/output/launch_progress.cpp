@@ -70,7 +70,7 @@ constexpr std::chrono::seconds kMoment{3};
 
 void ProgressRates::add(Clock::time_point time, const Counts& counts) {
   if (!looks_.empty() && time == looks_.back().time) return;
-  // An earlier time means that the job has been launched again.
+  // The time is earlier than the last one if the job has been launched again.
   if (!looks_.empty() && time < looks_.back().time) looks_.clear();
   const Counts last = looks_.empty() ? counts : looks_.back().counts;
   if (counts.ranks < last.ranks) {

@@ -246,7 +246,7 @@ Result<JoinedRecords> join_records(const Records& values, Records pieces) {
     const size_t space = text.find(' ');
     if (!text.starts_with(kInPieces) || space == std::string_view::npos) return malformed;
     const std::string prefix(text.substr(space + 1));
-    // Another prefix could name the pieces of several records.
+    // The prefix is l.../ with one slash: any other could be the prefix of several records' pieces.
     if (!prefix.starts_with('l') || prefix.find('/') != prefix.size() - 1) return malformed;
     Bytes record;
     for (auto piece = pieces.lower_bound(prefix);

@@ -53,7 +53,7 @@ class Independence {
   bool has_met_ = true;     // true before the ranks start
   bool is_wanted_ = false;  // on_look_ needs more looks
   uint8_t library_ = 0;     // Finished::is_independent for the library that a process has loaded
-  // After this time, processes may have connected unseen.
+  // library_ is valid until this time: afterwards, processes may have connected since the last look.
   Deadline known_until_ = Deadline::never();
   std::shared_ptr<LibraryUsers> users_;  // shared with the thread that checks
   BlockingCall call_;                    // runs a check

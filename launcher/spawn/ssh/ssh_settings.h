@@ -16,7 +16,7 @@ struct SshSettings {
   int port = 22;
   std::string host_key_alias;
   std::string strict_host_key_checking;  // as `ssh -G` prints it; "unread": unknown
-  // A configuration file contains `ask`. `ssh -G` prints the same word for the default.
+  // A configuration file sets StrictHostKeyChecking to `ask`, which `ssh -G` also prints for the default.
   bool asks_about_new_keys = false;
   std::string identity_agent;                       // as written; empty: SSH_AUTH_SOCK
   std::vector<std::string> identity_files;          // as written, in order, defaults included

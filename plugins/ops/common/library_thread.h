@@ -133,7 +133,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
 
  protected:
   using Batches = std::vector<std::shared_ptr<QueuedBatch>>;
-  // The thread calls open_library first. Batches wait until the call returns.
+  // Called first, on the thread; no batch runs before the call returns.
   virtual Status open_library() { return {}; }
   // The thread calls look() while batches run. Returns the error that the library has reported, if any.
   virtual Status look() { return {}; }
