@@ -26,6 +26,12 @@ struct Finding {
   std::string fix{};                 // the remedy; may be empty
   std::optional<double> value{}, limit{};
   std::string unit{};
+
+  void measures(double measured, double allowed, const char* of_unit = "") {
+    value = measured;
+    limit = allowed;
+    unit = of_unit;
+  }
 };
 
 // The facts of one host. docs/doctor.md lists the keys; a missing key is unknown.
@@ -54,7 +60,7 @@ struct DoctorLine {
 };
 Result<DoctorLine> parse_doctor_line(std::string_view line);
 
-// Judges each host alone, and beside the others.
+// Judges each host alone, and next to the others.
 std::vector<Finding> judge_hosts(std::span<const HostFacts> hosts);
 // Judges the links, and the hosts all of whose links are bad.
 std::vector<Finding> judge_pairs(std::span<const HostFacts> hosts,

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "horovod/version.h"
+#include "launcher/doctor/rules.h"
 #include "launcher/observe/rules/silent_hosts.h"
 #include "launcher/output/terminal_text.h"
 #include "launcher/protocol/pair_rule.h"
@@ -46,26 +47,15 @@ std::string sentence_of(const SameFindings& group) {
   return cat(where, ": ", finding.why, finding.fix.empty() ? "" : cat("; ", finding.fix));
 }
 
-// The speeds that count, by sender and receiver. -1: no data passed.
-std::map<std::pair<int, int>, double> last_speeds(const Diagnosis& diagnosis) {
-  std::map<std::pair<int, int>, double> speeds;
-  for (const PairResult& pair : diagnosis.pairs) {
-    double& there = speeds.try_emplace({pair.from, pair.to}, -1).first->second;
-    double& back = speeds.try_emplace({pair.to, pair.from}, -1).first->second;
-    if (!pair.error.empty() || pair.is_large_lost) continue;
-    there = std::max(there, pair.send);
-    back = std::max(back, pair.receive);
-  }
-  return speeds;
-}
-
 constexpr size_t kMostOfMatrix = 64;
 
 // Returns a character for each pair: "." usual, "o" slow, "x" no connection, " " not measured. A row is a sender.
 std::string matrix_of(const Diagnosis& diagnosis) {
-  const auto speeds = last_speeds(diagnosis);
+  std::map<std::pair<int, int>, double> speeds;  // -1: no data passed
   std::vector<double> measured;
-  for (const auto& [ends, speed] : speeds) {
+  for (const auto& [ends, pair] : best_results(diagnosis.hosts.size(), diagnosis.pairs)) {
+    const double speed = pair.error.empty() && !pair.is_large_lost ? pair.send : -1;
+    speeds[ends] = speed;
     if (speed >= 0) measured.push_back(speed);
   }
   if (measured.empty() || diagnosis.hosts.size() > kMostOfMatrix) return "";

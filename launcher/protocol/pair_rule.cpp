@@ -9,12 +9,6 @@ namespace {
 
 using Cells = std::map<std::pair<int, int>, double>;  // logarithms, by sender and receiver
 
-double middle_of(std::vector<double> values) {
-  const size_t half = values.size() / 2;
-  std::ranges::sort(values);
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 // Takes the median of each sender's cells (or receiver's) out of the cells and adds it to the effects, whose own median
 // is then 0.
 void sweep(Cells& cells, std::map<int, double>& effects, bool by_sender) {
@@ -24,15 +18,21 @@ void sweep(Cells& cells, std::map<int, double>& effects, bool by_sender) {
   };
   for (const auto& [ends, value] : cells) lines[line_of(ends)].push_back(value);
   std::map<int, double> medians;
-  for (const auto& [line, values] : lines) medians[line] = middle_of(values);
+  for (const auto& [line, values] : lines) medians[line] = median_of(values);
   for (auto& [ends, value] : cells) value -= medians[line_of(ends)];
   std::vector<double> all;
   for (auto& [line, median] : medians) all.push_back(effects[line] += median);
-  const double center = middle_of(std::move(all));
+  const double center = median_of(std::move(all));
   for (const auto& [line, median] : medians) effects[line] -= center;
 }
 
 }  // namespace
+
+double median_of(std::vector<double> values) {
+  const size_t half = values.size() / 2;
+  std::ranges::sort(values);
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
 
 SlowParts find_slow_parts(std::span<const PairSpeed> speeds) {
   Cells cells;
@@ -60,7 +60,7 @@ SlowParts find_slow_parts(std::span<const PairSpeed> speeds) {
   collect(receivers, slow.receivers);
   std::vector<double> rest;
   for (const auto& [ends, value] : cells) rest.push_back(value);
-  const double center = middle_of(std::move(rest));
+  const double center = median_of(std::move(rest));
   for (const auto& [ends, value] : cells) {
     const bool is_explained =
         slow.senders.contains(ends.first) || slow.receivers.contains(ends.second);

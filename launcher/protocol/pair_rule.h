@@ -30,4 +30,7 @@ struct SlowParts {
 // Returns nothing for fewer than kFewestHosts hosts. If a pair has several speeds, the last counts.
 SlowParts find_slow_parts(std::span<const PairSpeed> speeds);
 
+// Returns the mean of the middle two for an even number of values. `values` is not empty.
+double median_of(std::vector<double> values);
+
 }  // namespace hvd::launcher

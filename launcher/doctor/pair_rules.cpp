@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "launcher/doctor/rules.h"
+#include "launcher/output/terminal_text.h"
+#include "launcher/protocol/pair_rule.h"
+
+namespace hvd::launcher {
+namespace {
+
+bool is_better(const PairResult& one, const PairResult& other) {
+  if (one.error.empty() != other.error.empty()) return one.error.empty();
+  if (one.is_large_lost != other.is_large_lost) return !one.is_large_lost;
+  return one.send > other.send;
+}
+
+class PairRules {
+ public:
+  PairRules(std::span<const HostFacts> hosts, std::span<const PairResult> pairs)
+      : hosts_(hosts), best_(best_results(hosts.size(), pairs)) {}
+
+  std::vector<Finding> judge() && {
+    broken();
+    retransmits();
+    slow();
+    latency();
+    return std::move(findings_);
+  }
+
+ private:
+  Finding& add(const char* id, Verdict verdict, std::initializer_list<int> hosts, std::string why,
+               std::string fix) {
+    std::vector<std::string> names;
+    for (const int host : hosts) names.push_back(hosts_[static_cast<size_t>(host)].host);
+    return add_finding(findings_, id, verdict, std::move(names), std::move(why), std::move(fix));
+  }
+
+  // A host that no partner can reach is one finding.
+  void broken() {
+    std::map<int, int> failures, partners;
+    for (const auto& [ends, pair] : best_) {
+      ++partners[ends.first];
+      if (!pair.error.empty()) ++failures[ends.first];
+    }
+    const auto is_cut = [&](int host) {
+      return hosts_.size() > 2 && failures[host] == partners[host];
+    };
+    for (const auto& [host, count] : partners) {
+      if (!is_cut(host)) continue;
+      add("reach_peers", Verdict::kFail, {host}, "no other host can exchange data with it",
+          kOpenPorts);
+    }
+    for (const auto& [ends, pair] : best_) {
+      const auto& [from, to] = ends;
+      if (from > to) continue;
+      if (!pair.error.empty() && !is_cut(from) && !is_cut(to)) {
+        add("reach_pair", Verdict::kFail, {from, to}, pair.error, kOpenPorts);
+      } else if (pair.is_large_lost) {
+        add("mtu_lost", Verdict::kFail, {from, to},
+            "small packets arrive, and large packets are lost",
+            "set the same MTU on both hosts and on the network between them");
+      }
+    }
+  }
+
+  // A link whose sender is limited loses packets while TCP looks for the speed, so a link is compared with the others.
+  void retransmits() {
+    std::vector<double> all;
+    for (const auto& [ends, pair] : best_) {
+      if (pair.retransmits >= 0) all.push_back(pair.retransmits);
+    }
+    if (all.empty()) return;
+    constexpr double kNoticeable = 0.01, kTimes = 5;
+    const double usual = all.size() < 3 ? 0 : median_of(all);
+    for (const auto& [ends, pair] : best_) {
+      if (pair.retransmits <= kNoticeable || pair.retransmits <= kTimes * usual) continue;
+      add("retransmits", Verdict::kWarn, {ends.first, ends.second},
+          cat(short_number(pair.retransmits * 100), " % of the packets were sent again"),
+          "check cables and switches on the way")
+          .measures(pair.retransmits, std::max(kNoticeable, kTimes * usual));
+    }
+  }
+
+  // Whether the host is busier than most: then its load may explain its times. If all are busy, the comparison holds.
+  bool is_busy(int host) const {
+    std::vector<double> all;
+    for (const HostFacts& each : hosts_) {
+      if (each.facts.is_object()) all.push_back(Facts(each.facts).busy_percent());
+    }
+    const nlohmann::json& facts = hosts_[static_cast<size_t>(host)].facts;
+    constexpr double kMore = 25;
+    return facts.is_object() && Facts(facts).busy_percent() > median_of(std::move(all)) + kMore;
+  }
+
+  // Only a host or a link far below the others fails, and only if no other program there explains it.
+  Verdict verdict_of(double share, std::initializer_list<int> ends) const {
+    constexpr double kFailShare = 0.5;
+    if (std::ranges::any_of(ends, [&](int host) { return is_busy(host); })) return Verdict::kNote;
+    return share < kFailShare ? Verdict::kFail : Verdict::kWarn;
+  }
+
+  void slow() {
+    std::vector<PairSpeed> speeds;
+    for (const auto& [ends, pair] : best_) {
+      if (pair.error.empty() && pair.send >= 0)
+        speeds.push_back({ends.first, ends.second, pair.send});
+    }
+    const SlowParts parts = find_slow_parts(speeds);
+    const auto host_finding = [&](int host, double share, const char* does) {
+      add("bandwidth", verdict_of(share, {host}), {host},
+          cat("it ", does, " at ", percent(share), " of the usual speed of the hosts"),
+          "check its network card, cable and port, and what else uses them")
+          .measures(share, kSlowShare);
+    };
+    for (const auto& [host, share] : parts.senders) {
+      const auto other = parts.receivers.find(host);
+      if (other == parts.receivers.end())
+        host_finding(host, share, "sends");
+      else
+        host_finding(host, std::min(share, other->second), "sends and receives");
+    }
+    for (const auto& [host, share] : parts.receivers) {
+      if (!parts.senders.contains(host)) host_finding(host, share, "receives");
+    }
+    for (const auto& [ends, share] : parts.links) {
+      const auto& [from, to] = ends;
+      add("link_bandwidth", verdict_of(share, {from, to}), {from, to},
+          cat("the link carries ", size_text(best_.at(ends).send), "B/s, ", percent(share),
+              " of what its two ends reach with others"),
+          "check the switches between them")
+          .measures(share, kSlowShare);
+    }
+  }
+
+  void latency() {
+    std::vector<double> all;
+    for (const auto& [ends, pair] : best_) {
+      if (ends.first < ends.second && pair.latency_p50 >= 0) all.push_back(pair.latency_p50);
+    }
+    if (all.size() < 3) return;
+    constexpr double kTimes = 5, kNoticeable = 100e-6;
+    const double usual = median_of(all);
+    for (const auto& [ends, pair] : best_) {
+      if (pair.latency_p50 <= kTimes * usual || pair.latency_p50 <= usual + kNoticeable) continue;
+      if (ends.first > ends.second || is_busy(ends.first) || is_busy(ends.second)) continue;
+      add("latency", Verdict::kWarn, {ends.first, ends.second},
+          cat("an answer takes ", short_number(pair.latency_p50 * 1e6), " us, and ",
+              short_number(usual * 1e6), " us in most pairs"),
+          "check the way between them, and the load of both")
+          .measures(pair.latency_p50, kTimes * usual, "s");
+    }
+  }
+
+  std::span<const HostFacts> hosts_;
+  PairResults best_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+PairResults best_results(size_t hosts, std::span<const PairResult> pairs) {
+  PairResults results;
+  for (PairResult pair : pairs) {
+    const auto is_host = [&](int host) { return host >= 0 && static_cast<size_t>(host) < hosts; };
+    if (!is_host(pair.from) || !is_host(pair.to) || pair.from == pair.to) continue;
+    for (int way = 0; way < 2; ++way) {
+      PairResult& best = results.try_emplace({pair.from, pair.to}, pair).first->second;
+      if (is_better(pair, best)) best = pair;
+      std::swap(pair.from, pair.to);
+      std::swap(pair.send, pair.receive);
+      pair.retransmits = -1;  // the sender's
+    }
+  }
+  return results;
+}
+
+std::vector<Finding> judge_pairs(std::span<const HostFacts> hosts,
+                                 std::span<const PairResult> pairs) {
+  return PairRules(hosts, pairs).judge();
+}
+
+}  // namespace hvd::launcher
