@@ -44,7 +44,7 @@ class PairRules {
       if (!pair.error.empty()) ++failures[ends.first];
     }
     const auto is_cut = [&](int host) {
-      return hosts_.size() > 2 && failures[host] == partners[host];
+      return partners.size() > 2 && failures[host] == partners[host];
     };
     for (const auto& [host, count] : partners) {
       if (!is_cut(host)) continue;
@@ -54,11 +54,13 @@ class PairRules {
     for (const auto& [ends, pair] : best_) {
       const auto& [from, to] = ends;
       if (from > to) continue;
+      // After small messages have passed, the load may be the reason.
+      const bool is_unsure = pair.latency_p50 > 0 && are_overloaded({from, to});
+      const Verdict verdict = is_unsure ? Verdict::kUnknown : Verdict::kFail;
       if (!pair.error.empty() && !is_cut(from) && !is_cut(to)) {
-        add("reach_pair", Verdict::kFail, {from, to}, pair.error, kOpenPorts);
+        add("reach_pair", verdict, {from, to}, pair.error, kOpenPorts);
       } else if (pair.is_large_lost) {
-        add("mtu_lost", Verdict::kFail, {from, to},
-            "small packets arrive, and large packets are lost",
+        add("mtu_lost", verdict, {from, to}, "small packets arrive, and large packets are lost",
             "set the same MTU on both hosts and on the network between them");
       }
     }
@@ -93,11 +95,19 @@ class PairRules {
     return facts.is_object() && Facts(facts).busy_percent() > median_of(std::move(all)) + kMore;
   }
 
+  // Whether threads wait longer than they run on one of the hosts: a time says little about a link then.
+  bool are_overloaded(std::initializer_list<int> hosts) const {
+    constexpr double kMost = 60;
+    return std::ranges::any_of(hosts, [&](int host) {
+      return Facts(hosts_[static_cast<size_t>(host)].facts).busy_percent() > kMost;
+    });
+  }
+
   // Only a host or a link far below the others fails, and only if no other program there explains it.
   Verdict verdict_of(double share, std::initializer_list<int> ends) const {
     constexpr double kFailShare = 0.5;
     if (std::ranges::any_of(ends, [&](int host) { return is_busy(host); })) return Verdict::kNote;
-    return share < kFailShare ? Verdict::kFail : Verdict::kWarn;
+    return share < kFailShare && !are_overloaded(ends) ? Verdict::kFail : Verdict::kWarn;
   }
 
   void slow() {
@@ -133,22 +143,35 @@ class PairRules {
     }
   }
 
+  // A host with a late answer to each partner is found as a slow host is: among few hosts, half of the pairs have it.
   void latency() {
-    std::vector<double> all;
-    for (const auto& [ends, pair] : best_) {
-      if (ends.first < ends.second && pair.latency_p50 >= 0) all.push_back(pair.latency_p50);
-    }
-    if (all.size() < 3) return;
     constexpr double kTimes = 5, kNoticeable = 100e-6;
-    const double usual = median_of(all);
+    std::vector<PairSpeed> answers;  // per second
     for (const auto& [ends, pair] : best_) {
-      if (pair.latency_p50 <= kTimes * usual || pair.latency_p50 <= usual + kNoticeable) continue;
-      if (ends.first > ends.second || is_busy(ends.first) || is_busy(ends.second)) continue;
-      add("latency", Verdict::kWarn, {ends.first, ends.second},
-          cat("an answer takes ", short_number(pair.latency_p50 * 1e6), " us, and ",
-              short_number(usual * 1e6), " us in most pairs"),
+      if (pair.latency_p50 > 0) answers.push_back({ends.first, ends.second, 1 / pair.latency_p50});
+    }
+    const SlowParts parts = find_slow_parts(answers, 1 / kTimes);
+    std::map<int, std::vector<double>> late;
+    std::vector<double> others;
+    for (const auto& [from, to, rate] : answers) {
+      const bool is_late = parts.senders.contains(from), is_to_late = parts.senders.contains(to);
+      if (is_late) late[from].push_back(1 / rate);
+      if (!is_late && !is_to_late) others.push_back(1 / rate);
+    }
+    if (others.empty()) return;
+    const double usual = median_of(std::move(others));
+    const auto judge_one = [&](std::initializer_list<int> ends, double seconds, const char* what) {
+      if (seconds <= usual + kNoticeable) return;
+      add("latency", verdict_of(1, ends), ends,
+          cat(what, " take ", short_number(seconds * 1e3), " ms, and ", short_number(usual * 1e3),
+              " ms in most pairs"),
           "check the way between them, and the load of both")
-          .measures(pair.latency_p50, kTimes * usual, "s");
+          .measures(seconds, kTimes * usual, "s");
+    };
+    for (const auto& [host, seconds] : late) judge_one({host}, median_of(seconds), "its answers");
+    for (const auto& [ends, share] : parts.links) {
+      if (ends.first > ends.second) continue;
+      judge_one({ends.first, ends.second}, best_.at(ends).latency_p50, "answers");
     }
   }
 

@@ -34,7 +34,7 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-SlowParts find_slow_parts(std::span<const PairSpeed> speeds) {
+SlowParts find_slow_parts(std::span<const PairSpeed> speeds, double slow_share) {
   Cells cells;
   std::set<int> hosts;
   for (const PairSpeed& pair : speeds) {
@@ -50,7 +50,7 @@ SlowParts find_slow_parts(std::span<const PairSpeed> speeds) {
     sweep(cells, senders, true);
     sweep(cells, receivers, false);
   }
-  const double limit = std::log(kSlowShare);
+  const double limit = std::log(slow_share);
   const auto collect = [&](const std::map<int, double>& effects, std::map<int, double>& result) {
     for (const auto& [host, effect] : effects) {
       if (effect < limit) result[host] = std::exp(effect);

@@ -28,7 +28,7 @@ struct SlowParts {
 };
 
 // Returns nothing for fewer than kFewestHosts hosts. If a pair has several speeds, the last counts.
-SlowParts find_slow_parts(std::span<const PairSpeed> speeds);
+SlowParts find_slow_parts(std::span<const PairSpeed> speeds, double slow_share = kSlowShare);
 
 // Returns the mean of the middle two for an even number of values. `values` is not empty.
 double median_of(std::vector<double> values);

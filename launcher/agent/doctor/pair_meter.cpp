@@ -20,7 +20,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kRole = "measure";
-constexpr int kEchoes = 200;
+// The echoes end after some time: 200 of them would take seconds on a slow link.
+constexpr size_t kEchoes = 200, kFewestEchoes = 5;
+constexpr double kEchoSeconds = 0.1;
 constexpr size_t kEchoSize = 64;
 constexpr size_t kLargeSize = 64 << 10;
 constexpr double kLargeSeconds = 2;
@@ -77,9 +79,10 @@ Result<double> drain(ProvenStream& stream, Deadline deadline) {
   return seconds > 0 ? bytes / seconds : 0;
 }
 
-Status echo(ProvenStream& stream, int times, size_t size, Deadline deadline) {
-  Bytes bytes(size);
-  for (int i = 0; i < times; ++i) {
+// Returns the messages of ping() and try_large(), until the first byte of one is 0.
+Status echo(ProvenStream& stream, size_t size, Deadline deadline) {
+  Bytes bytes(size, std::byte{1});
+  while (bytes[0] != std::byte{0}) {
     HVD_RETURN_IF_ERROR(stream.read(bytes, deadline));
     HVD_RETURN_IF_ERROR(stream.write(bytes, deadline));
   }
@@ -93,9 +96,9 @@ Status serve(ProvenStream& stream) {
     HVD_ASSIGN_OR_RETURN(const Json request, stream.receive(deadline));
     const std::string what = request.value("do", "");
     if (what == "echo") {
-      HVD_RETURN_IF_ERROR(echo(stream, kEchoes, kEchoSize, deadline));
+      HVD_RETURN_IF_ERROR(echo(stream, kEchoSize, deadline));
     } else if (what == "echo_large") {
-      HVD_RETURN_IF_ERROR(echo(stream, 1, kLargeSize, deadline));
+      HVD_RETURN_IF_ERROR(echo(stream, kLargeSize, deadline));
     } else if (what == "drain") {
       HVD_ASSIGN_OR_RETURN(const double speed, drain(stream, deadline));
       HVD_RETURN_IF_ERROR(stream.send({{"speed", speed}}, deadline));
@@ -110,10 +113,15 @@ Status serve(ProvenStream& stream) {
 
 Status ping(ProvenStream& stream, Json& values, Deadline deadline) {
   HVD_RETURN_IF_ERROR(stream.send({{"do", "echo"}}, deadline));
-  Bytes bytes(kEchoSize);
+  Bytes bytes(kEchoSize, std::byte{1});
   std::vector<double> times;
-  for (int i = 0; i < kEchoes; ++i) {
+  const auto first = Clock::now();
+  bool is_last = false;
+  while (!is_last) {
     const auto begin = Clock::now();
+    const size_t number = times.size() + 1;
+    is_last = number == kEchoes || (number >= kFewestEchoes && seconds_since(first) > kEchoSeconds);
+    bytes[0] = is_last ? std::byte{0} : std::byte{1};
     HVD_RETURN_IF_ERROR(stream.write(bytes, deadline));
     HVD_RETURN_IF_ERROR(stream.read(bytes, deadline));
     times.push_back(seconds_since(begin));

@@ -53,8 +53,9 @@ def run(*command):
 
 
 def inside(name, *command):
-    """Runs a command in the namespaces of a host."""
-    run("nsenter", "-t", faults.running(name), "-m", "-u", "-i", "-n", "-p", *command)
+    """Runs a command in the namespaces of a host. Returns its output."""
+    enter = ["nsenter", "-t", str(faults.running(name)), "-m", "-u", "-i", "-n", "-p"]
+    return subprocess.run([*enter, *command], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def port_of(name):
@@ -309,6 +310,9 @@ def slow_link():
             inside(SICK, "sh", "-c", f"echo {value} >/proc/sys/net/ipv4/conf/all/{setting}")
         inside(SICK, "ip", "link", "set", "slow", "up")
         inside(SICK, "tc", "qdisc", "add", "dev", "slow", "root", "tbf", *SLOW.split())
+        # A broadcast that asks for the other host would lead the answers of all hosts to the new interface.
+        there = inside(OTHER, "cat", "/sys/class/net/eth0/address").strip()
+        inside(SICK, "ip", "neigh", "add", other, "lladdr", there, "dev", "slow", "nud", "permanent")
         inside(SICK, "ip", "route", "add", f"{other}/32", "dev", "slow", "src", own)
         yield
     finally:
@@ -416,7 +420,7 @@ FAULTS = [
     Fault("cut", "two hosts that cannot connect", lambda: cut(OTHER), "reach_pair", place=LINK),
     Fault("cut-off", "a host to which no other host can connect", lambda: cut("a", "b", "d"), "reach_peers"),
     Fault("mtu-lost", "large packets are lost", lambda: mtu("1500", "1200", NAMES), "mtu_lost"),
-    Fault("latency", "20 ms more on the way to a host", delayed, "latency", WARN),
+    Fault("latency", "20 ms more on the way to a host", delayed, "latency", ("note", "warn")),
     Fault("receives", "a host that receives at a fifth", lambda: received(SLOW), "bandwidth", SPEED),
     Fault("sends", "a host that sends at a fifth", lambda: sent(SLOW), "bandwidth", SPEED),
     Fault("link", "a link at a fifth", slow_link, "link_bandwidth", SPEED, LINK),
