@@ -131,12 +131,17 @@ class HostRules {
           "raise `nofile` in /etc/security/limits.conf")
           .measures(*files, kFiles, "files");
     }
+    const std::string error = facts_.text("start_error");
+    if (!error.empty()) {
+      add("nproc", Verdict::kFail, error,
+          "raise `nproc` in /etc/security/limits.conf, or pids.max of its cgroup");
+    }
     // Each rank has threads of the framework, of the runtime, and of data loaders.
     const double wanted = 16.0 * host_.ranks;
     for (const auto& [key, what] :
          {std::pair{"nproc", "its user"}, std::pair{"pids", "its cgroup"}}) {
       const auto processes = limit_below(key, wanted);
-      if (!processes) continue;
+      if (!processes || !error.empty()) continue;
       add(key, Verdict::kWarn,
           cat(what, " may have ", short_number(*processes), " processes and threads"),
           cat("raise `", key, "` to at least ", short_number(wanted)))

@@ -18,7 +18,16 @@ bool is_better(const PairResult& one, const PairResult& other) {
 class PairRules {
  public:
   PairRules(std::span<const HostFacts> hosts, std::span<const PairResult> pairs)
-      : hosts_(hosts), best_(best_results(hosts.size(), pairs)) {}
+      : hosts_(hosts), best_(best_results(hosts.size(), pairs)) {
+    // A host that could start no thread has a finding of its own.
+    const auto has_started = [&](int host) {
+      return Facts(hosts_[static_cast<size_t>(host)].facts).text("start_error").empty();
+    };
+    std::erase_if(best_, [&](const auto& each) {
+      const auto& [ends, pair] = each;
+      return !pair.error.empty() && !(has_started(ends.first) && has_started(ends.second));
+    });
+  }
 
   std::vector<Finding> judge() && {
     broken();

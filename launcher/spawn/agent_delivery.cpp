@@ -58,6 +58,13 @@ struct Attempt {
   std::string text;  // text that was read but not used
 };
 
+// Whether a shell (dash, bash, zsh) printed that it cannot start a process.
+bool is_at_process_limit(std::string_view words) {
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"Cannot fork", "fork: ", "fork failed"},
+      [&](std::string_view each) { return words.find(each) != words.npos; });
+}
+
 Status no_marked_line(const Attempt& attempt, bool ended) {
   const std::string words = attempt.stream->last_words();
   const std::string noise = printable(one_line(attempt.text), 120);
@@ -92,6 +99,7 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
             attempt.try_command, "' to see it"));
   }
   if (why.empty()) why = "it printed nothing";
+  if (is_at_process_limit(words)) why += "; raise nproc in /etc/security/limits.conf there";
   return failed_precondition(cat(attempt.who, " ended before the agent could start: ", why));
 }
 

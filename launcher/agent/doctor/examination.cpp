@@ -362,12 +362,17 @@ Status follow(const Participant& self, uint16_t own_port) {
 }
 
 void measure_links(const Participant& self) {
-  const auto server = PairServer::open(self.secret, self.ports);
-  Status status = server.status();
-  if (status.ok()) {
-    status = self.rank == 0 ? Conductor(self, server->port()).run() : follow(self, server->port());
+  try {
+    const auto server = PairServer::open(self.secret, self.ports);
+    Status status = server.status();
+    if (status.ok()) {
+      status =
+          self.rank == 0 ? Conductor(self, server->port()).run() : follow(self, server->port());
+    }
+    if (!status.ok()) print("facts", {{"network_error", status.message()}});
+  } catch (const std::exception& thrown) {  // no thread can be started
+    print("facts", {{"start_error", status_of(thrown).message()}});
   }
-  if (!status.ok()) print("facts", {{"network_error", status.message()}});
 }
 
 }  // namespace

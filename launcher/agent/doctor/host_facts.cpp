@@ -40,13 +40,21 @@ constexpr double kToolSeconds = 5;
 constexpr double kDiskSeconds = 15;
 constexpr double kDiagnosticSeconds = 120;
 
+// Returns a fact: the limit that keeps this process from starting another one.
+Json start_error(int error) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NPROC, &limit);
+  return {{"start_error", cat("it can start no process: ", std::strerror(error),
+                              "; its user may have ", limit.rlim_cur, " (ulimit -u)")}};
+}
+
 // Runs `work` in a child. Returns its result; nothing if the child is late or has crashed. A late child may hang in the
 // kernel, where no signal ends it: it is not waited for.
 std::optional<Json> in_child(double seconds, const std::function<Json()>& work) {
   auto pipe = open_pipe();
   if (!pipe.ok()) return {};
   const pid_t child = ::fork();
-  if (child < 0) return {};
+  if (child < 0) return start_error(errno);
   if (child == 0) {
     ::setpgid(0, 0);
     const bool is_written = write_all(pipe->write.get(), work().dump());
@@ -310,8 +318,11 @@ Json ask_nvidia_smi() {
             reasons, ",memory.used");
     const auto output =
         run_tool({"nvidia-smi", query, "--format=csv,noheader,nounits"}, kToolSeconds);
-    if (output.status().code() == Code::kNotFound) return {{"gpu_tool", "none"}};
-    if (output.status().code() == Code::kDeadlineExceeded) return {{"gpu_tool", "hung"}};
+    // A folder of PATH that the user may not read counts as one without the tool.
+    const Code code = output.status().code();
+    if (code == Code::kNotFound || code == Code::kPermissionDenied) return {{"gpu_tool", "none"}};
+    if (code == Code::kDeadlineExceeded) return {{"gpu_tool", "hung"}};
+    if (code == Code::kUnavailable) return start_error(EAGAIN);
     if (!output.ok()) continue;
     if (Json gpus = parse_gpus(*output); !gpus.empty()) {
       return {{"gpu_tool", "ok"}, {"gpus", std::move(gpus)}};

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <system_error>
 
 #include "base/text.h"
 #include "launcher/agent/doctor/proven_stream.h"
@@ -173,12 +174,16 @@ Result<PairServer> PairServer::open(const Secret& secret, const net::PortRange& 
         continue;
       }
       ++*clients;
-      std::thread([=, client = std::make_shared<GuardedFd>(std::move(socket))] {
-        auto stream = ProvenStream::accept(std::move(*client), secret,
-                                           Deadline::after_seconds(kConnectSeconds));
-        if (stream.ok() && stream->name() == kRole) static_cast<void>(serve(*stream));
+      try {
+        std::thread([=, client = std::make_shared<GuardedFd>(std::move(socket))] {
+          auto stream = ProvenStream::accept(std::move(*client), secret,
+                                             Deadline::after_seconds(kConnectSeconds));
+          if (stream.ok() && stream->name() == kRole) static_cast<void>(serve(*stream));
+          --*clients;
+        }).detach();
+      } catch (const std::system_error&) {  // no more threads are allowed
         --*clients;
-      }).detach();
+      }
     }
   }).detach();
   return server;

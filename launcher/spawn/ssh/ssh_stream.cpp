@@ -38,7 +38,9 @@ net::Task<Status> SshStream::start(std::string command) {
       [&] { return ssh_channel_request_exec(channel_, command.c_str()); }, SSH_AGAIN);
   if (!accepted.ok()) co_return accepted.status();
   if (*accepted == SSH_OK) co_return Status();
-  co_return unavailable(cat("it refused to run a command: ", connection_->error()));
+  co_return unavailable(
+      cat("it refused to run a command (nproc of its user in /etc/security/limits.conf?): ",
+          connection_->error()));
 }
 
 void SshStream::drain_errors() {

@@ -75,6 +75,7 @@ TEST_CASE("each fault of a host gives its finding, and no other") {
   check_one("nofile", Verdict::kWarn, {{"nofile", 256}});
   check_one("nproc", Verdict::kWarn, {{"nproc", 20}});
   check_one("pids", Verdict::kWarn, {{"pids", 20}});
+  check_one("nproc", Verdict::kFail, {{"nproc", 20}, {"start_error", "it can start no process"}});
   check_one("clock", Verdict::kNote, {{"clock_synchronised", false}});
   check_one("clock", Verdict::kWarn, {{"clock_offset", -30.0}});
   check_one("names", Verdict::kWarn, {{"names_missing", {"c"}}});
@@ -225,6 +226,15 @@ TEST_CASE("the load of a host that has no time for its threads is no failure of 
   const auto findings = judge_pairs(hosts, pairs);
   CHECK(findings.front().id == "reach_pair");
   CHECK(findings.front().verdict == Verdict::kFail);
+}
+
+TEST_CASE("a host that can start no thread has no bad links") {
+  auto hosts = hosts_with({{"start_error", "no thread can be started"}});
+  auto pairs = all_pairs(4, 1e9);
+  for (PairResult& pair : pairs) {
+    if (pair.from == 1 || pair.to == 1) pair.error = "cannot connect";
+  }
+  CHECK(judge_pairs(hosts, pairs).empty());
 }
 
 TEST_CASE("a busy host is no slow host") {

@@ -271,6 +271,12 @@ TEST_CASE("noise of the login shell is skipped, and too much of it named") {
           "the login shell ended before the agent could start: ended with exit code 1; it printed "
           "'This account is closed.'");
   }
+  {
+    PrivateSshd sshd({"ForceCommand echo 'sh: 1: Cannot fork' >&2; exit 2"});
+    const std::string text = outcome(sshd.user(), sshd.target("echo up"));
+    CAPTURE(text);
+    CHECK(text.ends_with("raise nproc in /etc/security/limits.conf there"));
+  }
 }
 
 TEST_CASE("a refused session is named") {
