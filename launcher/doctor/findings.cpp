@@ -1,7 +1,9 @@
 #include "launcher/doctor/findings.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/text.h"
 #include "launcher/doctor/rules.h"
@@ -52,7 +54,10 @@ std::string_view name_of(Verdict verdict) {
 }
 
 Result<DoctorLine> parse_doctor_line(std::string_view line) {
-  const Json object = Json::parse(line, nullptr, false);
+  // Code that walks or prints a value calls itself for each level, so deeper values are dropped.
+  constexpr int kMostLevels = 16;
+  const Json object = Json::parse(
+      line, [](int depth, Json::parse_event_t, Json&) { return depth < kMostLevels; }, false);
   if (!object.is_object()) return invalid_argument("the line is not a JSON object");
   DoctorLine parsed;
   if (const auto facts = object.find("facts"); facts != object.end() && facts->is_object()) {
@@ -63,7 +68,8 @@ Result<DoctorLine> parse_doctor_line(std::string_view line) {
   const Facts pair(*found);
   PairResult result;
   const auto index = [&](const char* key) {
-    return static_cast<int>(pair.number(key).value_or(-1));
+    const double value = pair.number(key).value_or(-1);
+    return value < std::numeric_limits<int>::max() ? static_cast<int>(std::max(value, -1.0)) : -1;
   };
   result.from = index("from");
   result.to = index("to");

@@ -246,7 +246,9 @@ class HostRules {
     }
     // Idle, and the software power cap, are no fault.
     constexpr uint64_t kHarmless = 0x1 | 0x4;
-    const auto reasons = static_cast<uint64_t>(std::max(0.0, gpu.number("throttle").value_or(0)));
+    constexpr double kMostReasons = 1e15;
+    const auto reasons =
+        static_cast<uint64_t>(std::clamp(gpu.number("throttle").value_or(0), 0.0, kMostReasons));
     if ((reasons & ~kHarmless) != 0) {
       char bits[32];
       std::snprintf(bits, sizeof bits, "0x%llx", static_cast<unsigned long long>(reasons));

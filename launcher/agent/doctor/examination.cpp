@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/agent/doctor/host_facts.h"
@@ -30,10 +32,13 @@ using Pair = std::pair<int, int>;
 using Round = std::vector<Pair>;
 
 constexpr const char* kRole = "control ";
-constexpr double kMeetSeconds = 10;   // until all hosts have connected to rank 0
+constexpr double kMeetSeconds = 10;  // until all hosts have connected to rank 0
+constexpr double kHandshakeSeconds = 3;
 constexpr double kRoundSeconds = 12;  // of one round of measurements
 constexpr double kIdleSeconds = 90;   // a host that gets no order ends
 constexpr size_t kMostRepeats = 4;    // rounds of suspicious pairs
+constexpr int kMostConnections = 64;  // beyond those of the hosts
+constexpr double kLoadSeconds = 0.25;
 
 void print(const char* key, const Json& value) {
   const std::string line = Json{{key, value}}.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -89,13 +94,14 @@ Json own_addresses(const Participant& self) {
   return addresses;
 }
 
-std::vector<std::string> texts_of(const Json& list) {
-  std::vector<std::string> texts;
-  if (!list.is_array()) return texts;
-  for (const Json& text : list) {
-    if (text.is_string()) texts.push_back(text.get<std::string>());
+// Returns the host that a message describes by its addresses and its port.
+PairTarget target_of(const Json& message, int rank, double load_seconds) {
+  PairTarget target{.rank = rank, .load_seconds = load_seconds};
+  for (const Json& address : message.value("addresses", Json::array())) {
+    if (address.is_string()) target.addresses.push_back(address.get<std::string>());
   }
-  return texts;
+  target.port = static_cast<uint16_t>(whole_in(message, "port", UINT16_MAX, 0));
+  return target;
 }
 
 // The network card over which the hosts reach each other.
@@ -157,10 +163,7 @@ std::vector<Round> packed(const std::set<Pair>& pairs) {
 // Rank 0's side.
 class Conductor {
  public:
-  explicit Conductor(const Participant& self, uint16_t own_port) : self_(self) {
-    peers_[0].addresses = own_addresses(self);
-    peers_[0].port = own_port;
-  }
+  explicit Conductor(const Participant& self) : self_(self) { peers_.try_emplace(0); }
 
   Status run() {
     HVD_RETURN_IF_ERROR(meet());
@@ -178,32 +181,31 @@ class Conductor {
  private:
   struct Peer {
     std::optional<ProvenStream> stream{};  // none for rank 0 itself
-    Json addresses{};
-    uint16_t port = 0;
+    PairTarget target{};                   // unused for rank 0, which only measures others
   };
 
-  // Waits until all hosts have connected, or for kMeetSeconds.
+  // Waits until all hosts have connected, or for kMeetSeconds. Each connection has a thread, so that one without a proof
+  // delays no host.
   Status meet() {
     HVD_ASSIGN_OR_RETURN(net::TcpListener listener,
                          net::TcpListener::open({self_.port, self_.port}));
     const Deadline deadline = Deadline::after_seconds(kMeetSeconds);
-    while (static_cast<int>(peers_.size()) < self_.size && !deadline.passed()) {
+    std::vector<std::jthread> handshakes;
+    while (!have_all_met() && !deadline.passed()) {
+      constexpr int kMilliseconds = 20;  // until the next look at the hosts that have met
       pollfd waiting{listener.socket.get(), POLLIN, 0};
-      if (::poll(&waiting, 1, deadline.poll_timeout()) <= 0) continue;
+      if (::poll(&waiting, 1, kMilliseconds) <= 0) continue;
       GuardedFd socket = net::accept_tcp(listener);
-      if (!socket) continue;
-      auto stream = ProvenStream::accept(std::move(socket), self_.secret, earlier(deadline, 1));
-      if (!stream.ok() || !std::string_view(stream->name()).starts_with(kRole)) continue;
-      const auto rank =
-          parse_int(stream->name().substr(std::string_view(kRole).size())).value_or(-1);
-      const auto hello = stream->receive(earlier(deadline, 1));
-      if (rank < 1 || rank >= self_.size || !hello.ok()) continue;
-      if (peers_.size() == 1) print_interface(*stream);
-      Peer& peer = peers_[static_cast<int>(rank)];
-      peer.stream.emplace(*std::move(stream));
-      peer.addresses = hello->value("addresses", Json::array());
-      peer.port = hello->value("port", uint16_t{0});
+      if (!socket || std::ssize(handshakes) > self_.size + kMostConnections) continue;
+      handshakes.emplace_back([this, deadline, own = std::move(socket)]() mutable {
+        receive_hello(std::move(own), earlier(deadline, kHandshakeSeconds));
+      });
     }
+    handshakes.clear();  // waits for them
+    const MutexLock lock(mutex_);
+    peers_.merge(met_);
+    if (const auto first = peers_.upper_bound(0); first != peers_.end())
+      print_interface(*first->second.stream);
     for (int rank = 1; rank < self_.size; ++rank) {
       if (!peers_.contains(rank)) {
         print_pair(rank, 0, {{"error", cat("cannot connect to ", self_.master, ":", self_.port)}},
@@ -211,6 +213,23 @@ class Conductor {
       }
     }
     return {};
+  }
+
+  bool have_all_met() {
+    const MutexLock lock(mutex_);
+    return std::ssize(met_) + 1 >= self_.size;
+  }
+
+  void receive_hello(GuardedFd socket, Deadline deadline) {
+    auto stream = ProvenStream::accept(std::move(socket), self_.secret, kRole, deadline);
+    if (!stream.ok()) return;
+    const auto rank = parse_int(stream->name().substr(std::string_view(kRole).size())).value_or(-1);
+    const auto hello = stream->receive(deadline);
+    if (rank < 1 || rank >= self_.size || !hello.ok()) return;
+    const MutexLock lock(mutex_);
+    Peer& peer = met_[static_cast<int>(rank)];
+    peer.stream.emplace(*std::move(stream));
+    peer.target = target_of(*hello, static_cast<int>(rank), kLoadSeconds);
   }
 
   // Sends each host the difference between its clock and this one's.
@@ -223,7 +242,7 @@ class Conductor {
       const auto answer = peer.stream->receive(deadline);
       const double after = real_time();
       if (!answer.ok()) continue;
-      const double offset = answer->value("time", before) - (before + after) / 2;
+      const double offset = number_in(*answer, "time", before) - (before + after) / 2;
       static_cast<void>(peer.stream->send({{"do", "offset"}, {"seconds", offset}}, deadline));
     }
   }
@@ -237,18 +256,15 @@ class Conductor {
     for (const Pair& pair : round) {
       const auto& [from, to] = pair;
       if (!peers_.contains(from) || !peers_.contains(to)) continue;
-      const Peer& target = peers_[to];
+      const PairTarget target = peers_[to].target;
       if (from == 0) {
-        own = std::thread([&, addresses = texts_of(target.addresses), port = target.port] {
-          own_values = measure_pair(addresses, port, self_.secret);
-        });
+        own = std::thread([&, target] { own_values = measure_pair(target, self_.secret); });
         asked.push_back(pair);
         continue;
       }
-      const Json order = {{"do", "measure"},
-                          {"round", round_},
-                          {"addresses", target.addresses},
-                          {"port", target.port}};
+      const Json order = {{"do", "measure"},     {"round", round_},
+                          {"rank", target.rank}, {"seconds", target.load_seconds},
+                          {"port", target.port}, {"addresses", target.addresses}};
       if (peers_[from].stream->send(order, deadline).ok()) asked.push_back(pair);
     }
     for (const auto& [from, to] : asked) {
@@ -273,13 +289,16 @@ class Conductor {
         return {
             {"error", cat("the host did not finish its measurement: ", answer.status().message())}};
       }
-      if (answer->value("round", 0) == round_) return answer->value("pair", Json::object());
+      if (whole_in(*answer, "round", round_, 0) != round_) continue;
+      const Json pair = answer->value("pair", Json());
+      return pair.is_object() ? pair : Json{{"error", "the host answers without a measurement"}};
     }
   }
 
   void note(int from, int to, const Json& values) {
     const auto add = [&](int sender, int receiver, const char* key) {
-      if (values.contains(key)) speeds_.push_back({sender, receiver, values.value(key, 0.0)});
+      const double speed = number_in(values, key, -1);
+      if (speed >= 0) speeds_.push_back({sender, receiver, speed});
     };
     add(from, to, "send");
     add(to, from, "receive");
@@ -319,6 +338,8 @@ class Conductor {
   }
 
   const Participant& self_;
+  Mutex mutex_;
+  std::map<int, Peer> met_ HVD_GUARDED_BY(mutex_);
   std::map<int, Peer> peers_;
   std::vector<PairSpeed> speeds_;
   std::set<Pair> broken_;
@@ -344,17 +365,18 @@ Status follow(const Participant& self, uint16_t own_port) {
       stream->send({{"addresses", own_addresses(self)}, {"port", own_port}}, connect_limit));
   while (true) {
     HVD_ASSIGN_OR_RETURN(const Json order, stream->receive(Deadline::after_seconds(kIdleSeconds)));
-    const std::string what = order.value("do", "");
+    const std::string what = text_in(order, "do");
     const Deadline deadline = Deadline::after_seconds(kRoundSeconds);
     if (what == "clock") {
       HVD_RETURN_IF_ERROR(stream->send({{"time", real_time()}}, deadline));
     } else if (what == "offset") {
-      print("facts", {{"clock_offset", order.value("seconds", 0.0)}});
+      print("facts", {{"clock_offset", number_in(order, "seconds", 0)}});
     } else if (what == "measure") {
-      const Json values = measure_pair(texts_of(order.value("addresses", Json::array())),
-                                       order.value("port", uint16_t{0}), self.secret);
-      HVD_RETURN_IF_ERROR(
-          stream->send({{"round", order.value("round", 0)}, {"pair", values}}, deadline));
+      const PairTarget target = target_of(order, whole_in(order, "rank", self.size, 0),
+                                          number_in(order, "seconds", kLoadSeconds));
+      const Json answer = {{"round", whole_in(order, "round", INT_MAX, 0)},
+                           {"pair", measure_pair(target, self.secret)}};
+      HVD_RETURN_IF_ERROR(stream->send(answer, deadline));
     } else {
       return {};
     }
@@ -363,12 +385,9 @@ Status follow(const Participant& self, uint16_t own_port) {
 
 void measure_links(const Participant& self) {
   try {
-    const auto server = PairServer::open(self.secret, self.ports);
+    const auto server = PairServer::open(self.secret, self.ports, self.rank);
     Status status = server.status();
-    if (status.ok()) {
-      status =
-          self.rank == 0 ? Conductor(self, server->port()).run() : follow(self, server->port());
-    }
+    if (status.ok()) status = self.rank == 0 ? Conductor(self).run() : follow(self, server->port());
     if (!status.ok()) print("facts", {{"network_error", status.message()}});
   } catch (const std::exception& thrown) {  // no thread can be started
     print("facts", {{"start_error", status_of(thrown).message()}});

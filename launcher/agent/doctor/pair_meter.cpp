@@ -13,25 +13,25 @@
 #include <system_error>
 
 #include "base/text.h"
-#include "launcher/agent/doctor/proven_stream.h"
 
 namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kRole = "measure";
 // The echoes end after some time: 200 of them would take seconds on a slow link.
 constexpr size_t kEchoes = 200, kFewestEchoes = 5;
 constexpr double kEchoSeconds = 0.1;
 constexpr size_t kEchoSize = 64;
 constexpr size_t kLargeSize = 64 << 10;
 constexpr double kLargeSeconds = 2;
-constexpr double kLoadSeconds = 0.25;
+constexpr double kMostLoadSeconds = 1;
 constexpr double kConnectSeconds = 3;
 constexpr double kMostSeconds = 8;  // of one measurement
 constexpr size_t kBlock = 64 << 10;
 constexpr int kMostClients = 16;
+
+std::string role_of(int rank) { return cat("measure ", rank, ";"); }
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -52,14 +52,14 @@ double retransmitted(int socket) {
   return segments > 0 ? info.tcpi_total_retrans / segments : -1;
 }
 
-// Sends blocks for kLoadSeconds. The first byte of the last block is 0.
-Status fill(ProvenStream& stream, Deadline deadline) {
+// Sends blocks for this time. The first byte of the last block is 0.
+Status fill(ProvenStream& stream, double seconds, Deadline deadline) {
   Bytes block(kBlock);
   limit_unsent(stream.fd());
   const auto begin = Clock::now();
   bool is_last = false;
   while (!is_last) {
-    is_last = seconds_since(begin) >= kLoadSeconds;
+    is_last = seconds_since(begin) >= seconds;
     block[0] = is_last ? std::byte{0} : std::byte{1};
     HVD_RETURN_IF_ERROR(stream.write(block, deadline));
   }
@@ -88,28 +88,6 @@ Status echo(ProvenStream& stream, size_t size, Deadline deadline) {
     HVD_RETURN_IF_ERROR(stream.write(bytes, deadline));
   }
   return {};
-}
-
-// Serves one client: each request is a message with the key "do".
-Status serve(ProvenStream& stream) {
-  const Deadline deadline = Deadline::after_seconds(kMostSeconds);
-  while (true) {
-    HVD_ASSIGN_OR_RETURN(const Json request, stream.receive(deadline));
-    const std::string what = request.value("do", "");
-    if (what == "echo") {
-      HVD_RETURN_IF_ERROR(echo(stream, kEchoSize, deadline));
-    } else if (what == "echo_large") {
-      HVD_RETURN_IF_ERROR(echo(stream, kLargeSize, deadline));
-    } else if (what == "drain") {
-      HVD_ASSIGN_OR_RETURN(const double speed, drain(stream, deadline));
-      HVD_RETURN_IF_ERROR(stream.send({{"speed", speed}}, deadline));
-    } else if (what == "fill") {
-      HVD_RETURN_IF_ERROR(fill(stream, deadline));
-      HVD_RETURN_IF_ERROR(stream.send({{"retransmits", retransmitted(stream.fd())}}, deadline));
-    } else {
-      return {};
-    }
-  }
 }
 
 Status ping(ProvenStream& stream, Json& values, Deadline deadline) {
@@ -143,22 +121,45 @@ Status try_large(ProvenStream& stream, Json& values, Deadline deadline) {
   return status;
 }
 
-Status load(ProvenStream& stream, Json& values, Deadline deadline) {
+Status load(ProvenStream& stream, double seconds, Json& values, Deadline deadline) {
   HVD_RETURN_IF_ERROR(stream.send({{"do", "drain"}}, deadline));
-  HVD_RETURN_IF_ERROR(fill(stream, deadline));
+  HVD_RETURN_IF_ERROR(fill(stream, seconds, deadline));
   HVD_ASSIGN_OR_RETURN(const Json drained, stream.receive(deadline));
-  values["send"] = drained.value("speed", -1.0);
-  HVD_RETURN_IF_ERROR(stream.send({{"do", "fill"}}, deadline));
+  values["send"] = number_in(drained, "speed", -1);
+  HVD_RETURN_IF_ERROR(stream.send({{"do", "fill"}, {"seconds", seconds}}, deadline));
   HVD_ASSIGN_OR_RETURN(values["receive"], drain(stream, deadline));
   HVD_ASSIGN_OR_RETURN(const Json filled, stream.receive(deadline));
-  const double own = retransmitted(stream.fd()), other = filled.value("retransmits", -1.0);
+  const double own = retransmitted(stream.fd()), other = number_in(filled, "retransmits", -1);
   if (own >= 0 || other >= 0) values["retransmits"] = std::max(own, other);
   return stream.send({{"do", "end"}}, deadline);
 }
 
 }  // namespace
 
-Result<PairServer> PairServer::open(const Secret& secret, const net::PortRange& ports) {
+// Each request is a message with the key "do".
+Status serve_pair(ProvenStream& stream) {
+  const Deadline deadline = Deadline::after_seconds(kMostSeconds);
+  while (true) {
+    HVD_ASSIGN_OR_RETURN(const Json request, stream.receive(deadline));
+    const std::string what = text_in(request, "do");
+    if (what == "echo") {
+      HVD_RETURN_IF_ERROR(echo(stream, kEchoSize, deadline));
+    } else if (what == "echo_large") {
+      HVD_RETURN_IF_ERROR(echo(stream, kLargeSize, deadline));
+    } else if (what == "drain") {
+      HVD_ASSIGN_OR_RETURN(const double speed, drain(stream, deadline));
+      HVD_RETURN_IF_ERROR(stream.send({{"speed", speed}}, deadline));
+    } else if (what == "fill") {
+      const double seconds = std::min(number_in(request, "seconds", 0), kMostLoadSeconds);
+      HVD_RETURN_IF_ERROR(fill(stream, seconds, deadline));
+      HVD_RETURN_IF_ERROR(stream.send({{"retransmits", retransmitted(stream.fd())}}, deadline));
+    } else {
+      return {};
+    }
+  }
+}
+
+Result<PairServer> PairServer::open(const Secret& secret, const net::PortRange& ports, int rank) {
   HVD_ASSIGN_OR_RETURN(net::TcpListener listener, net::TcpListener::open(ports));
   PairServer server(listener.port);
   const auto shared = std::make_shared<net::TcpListener>(std::move(listener));
@@ -176,9 +177,9 @@ Result<PairServer> PairServer::open(const Secret& secret, const net::PortRange& 
       ++*clients;
       try {
         std::thread([=, client = std::make_shared<GuardedFd>(std::move(socket))] {
-          auto stream = ProvenStream::accept(std::move(*client), secret,
+          auto stream = ProvenStream::accept(std::move(*client), secret, role_of(rank),
                                              Deadline::after_seconds(kConnectSeconds));
-          if (stream.ok() && stream->name() == kRole) static_cast<void>(serve(*stream));
+          if (stream.ok()) static_cast<void>(serve_pair(*stream));
           --*clients;
         }).detach();
       } catch (const std::system_error&) {  // no more threads are allowed
@@ -189,10 +190,10 @@ Result<PairServer> PairServer::open(const Secret& secret, const net::PortRange& 
   return server;
 }
 
-Json measure_pair(const std::vector<std::string>& addresses, uint16_t port, const Secret& secret) {
+Json measure_pair(const PairTarget& target, const Secret& secret) {
   Json values = Json::object();
   const Deadline deadline = Deadline::after_seconds(kMostSeconds);
-  auto stream = ProvenStream::connect(addresses, port, secret, kRole,
+  auto stream = ProvenStream::connect(target.addresses, target.port, secret, role_of(target.rank),
                                       Deadline::after_seconds(kConnectSeconds));
   if (!stream.ok()) {
     values["error"] = cat("cannot connect to ", stream.status().message());
@@ -201,7 +202,7 @@ Json measure_pair(const std::vector<std::string>& addresses, uint16_t port, cons
   values["address"] = stream->address();
   Status status = ping(*stream, values, deadline);
   if (status.ok()) status = try_large(*stream, values, deadline);
-  if (status.ok()) status = load(*stream, values, deadline);
+  if (status.ok()) status = load(*stream, target.load_seconds, values, deadline);
   if (!status.ok() && !values.contains("large_lost")) values["error"] = status.message();
   return values;
 }

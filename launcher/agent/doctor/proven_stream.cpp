@@ -32,14 +32,14 @@ Secret session_of(const Digest& key, const Nonce& of_server, const Nonce& of_cli
   return *Secret::from_bytes(Secret::from_bytes(key)->sign(both));
 }
 
-}  // namespace
-
-Status ProvenStream::wait(short events, Deadline deadline) const {
-  pollfd waiting{fd(), events, 0};
+Status wait_for(int socket, short events, Deadline deadline) {
+  pollfd waiting{socket, events, 0};
   const int ready = ::poll(&waiting, 1, deadline.poll_timeout());
   if (ready > 0 || (ready < 0 && errno == EINTR)) return {};
   return ready < 0 ? system_error("poll", errno) : deadline_exceeded("no answer in time");
 }
+
+}  // namespace
 
 Status ProvenStream::write(std::span<const std::byte> bytes, Deadline deadline) {
   while (!bytes.empty()) {
@@ -47,7 +47,7 @@ Status ProvenStream::write(std::span<const std::byte> bytes, Deadline deadline) 
     if (size >= 0) {
       bytes = bytes.subspan(static_cast<size_t>(size));
     } else if (errno == EAGAIN) {
-      HVD_RETURN_IF_ERROR(wait(POLLOUT, deadline));
+      HVD_RETURN_IF_ERROR(wait_for(fd(), POLLOUT, deadline));
     } else if (errno != EINTR) {
       return system_error("send", errno);
     }
@@ -62,7 +62,7 @@ Status ProvenStream::read(std::span<std::byte> bytes, Deadline deadline) {
     if (size > 0) {
       bytes = bytes.subspan(static_cast<size_t>(size));
     } else if (errno == EAGAIN) {
-      HVD_RETURN_IF_ERROR(wait(POLLIN, deadline));
+      HVD_RETURN_IF_ERROR(wait_for(fd(), POLLIN, deadline));
     } else if (errno != EINTR) {
       return system_error("recv", errno);
     }
@@ -92,7 +92,8 @@ Status ProvenStream::begin_as_client(const Secret& secret, std::string_view name
   return {};
 }
 
-Status ProvenStream::begin_as_server(const Secret& secret, Deadline deadline) {
+Status ProvenStream::begin_as_server(const Secret& secret, std::string_view role,
+                                     Deadline deadline) {
   const Digest key = key_of(secret);
   const Nonce own = random_nonce();
   HVD_RETURN_IF_ERROR(write(own, deadline));
@@ -107,6 +108,7 @@ Status ProvenStream::begin_as_server(const Secret& secret, Deadline deadline) {
   if (!is_same(proof, prove_agent(key, own, of_client, name_))) {
     return permission_denied("the client does not have the job's secret");
   }
+  if (!name_.starts_with(role)) return permission_denied("the client looks for another host");
   HVD_RETURN_IF_ERROR(write(prove_launcher(key, own, of_client), deadline));
   session_ = session_of(key, own, of_client);
   return {};
@@ -122,12 +124,11 @@ Result<ProvenStream> ProvenStream::connect(const std::vector<std::string>& addre
       if (bytes.empty()) return invalid_argument("the address is not numeric");
       const Deadline limit = earlier(deadline, kSecondsForAddress);
       HVD_ASSIGN_OR_RETURN(GuardedFd socket, net::start_connect(bytes, port));
-      ProvenStream stream(std::move(socket));
-      HVD_RETURN_IF_ERROR(stream.wait(POLLOUT, limit));
-      if (const int error = net::connect_outcome(stream.fd()); error != 0)
+      HVD_RETURN_IF_ERROR(wait_for(socket.get(), POLLOUT, limit));
+      if (const int error = net::connect_outcome(socket.get()); error != 0)
         return system_error("connect", error);
-      net::tune_connection(stream.fd());
-      HVD_RETURN_IF_ERROR(stream.begin_as_client(secret, name, limit));
+      // The kernel connects at once, but the program on a busy host answers later.
+      HVD_ASSIGN_OR_RETURN(ProvenStream stream, join(std::move(socket), secret, name, deadline));
       stream.address_ = address;
       return stream;
     }();
@@ -137,11 +138,19 @@ Result<ProvenStream> ProvenStream::connect(const std::vector<std::string>& addre
   return last;
 }
 
-Result<ProvenStream> ProvenStream::accept(GuardedFd socket, const Secret& secret,
-                                          Deadline deadline) {
+Result<ProvenStream> ProvenStream::join(GuardedFd socket, const Secret& secret,
+                                        std::string_view name, Deadline deadline) {
   ProvenStream stream(std::move(socket));
   net::tune_connection(stream.fd());
-  HVD_RETURN_IF_ERROR(stream.begin_as_server(secret, deadline));
+  HVD_RETURN_IF_ERROR(stream.begin_as_client(secret, name, deadline));
+  return stream;
+}
+
+Result<ProvenStream> ProvenStream::accept(GuardedFd socket, const Secret& secret,
+                                          std::string_view role, Deadline deadline) {
+  ProvenStream stream(std::move(socket));
+  net::tune_connection(stream.fd());
+  HVD_RETURN_IF_ERROR(stream.begin_as_server(secret, role, deadline));
   return stream;
 }
 
@@ -174,7 +183,12 @@ Result<nlohmann::json> ProvenStream::receive(Deadline deadline) {
   if (!equal_in_constant_time(code, code_of(text, received_++, !is_client_))) {
     return permission_denied("a message is not from the other host");
   }
-  auto message = nlohmann::json::parse(text, nullptr, false);
+  // Code that prints a value calls itself for each level, so deeper values are dropped.
+  constexpr int kMostLevels = 16;
+  const auto is_shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    return depth < kMostLevels;
+  };
+  auto message = nlohmann::json::parse(text, is_shallow, false);
   if (!message.is_object()) return invalid_argument("a message is not a JSON object");
   return message;
 }

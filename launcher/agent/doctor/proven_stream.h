@@ -18,6 +18,21 @@
 
 namespace hvd::launcher {
 
+// Return a value of a message; `otherwise` if it is missing, or has another type or a number outside the range. The
+// other host proves its secret, not that its messages make sense.
+inline double number_in(const nlohmann::json& message, const char* key, double otherwise) {
+  const auto found = message.find(key);
+  return found != message.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+inline int whole_in(const nlohmann::json& message, const char* key, int most, int otherwise) {
+  const double value = number_in(message, key, -1);
+  return value >= 0 && value <= most ? static_cast<int>(value) : otherwise;
+}
+inline std::string text_in(const nlohmann::json& message, const char* key) {
+  const auto found = message.find(key);
+  return found != message.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 // Returns the earlier one of the deadline and this time from now.
 inline Deadline earlier(Deadline deadline, double seconds) {
   return Deadline::at(std::min(deadline.time(), Deadline::after_seconds(seconds).time()));
@@ -29,8 +44,12 @@ class ProvenStream {
   static Result<ProvenStream> connect(const std::vector<std::string>& addresses, uint16_t port,
                                       const Secret& secret, std::string_view name,
                                       Deadline deadline);
-  // Proves a connection that a listener has accepted. name() is then the client's role.
-  static Result<ProvenStream> accept(GuardedFd socket, const Secret& secret, Deadline deadline);
+  // Proves a connection that this end has opened.
+  static Result<ProvenStream> join(GuardedFd socket, const Secret& secret, std::string_view name,
+                                   Deadline deadline);
+  // Proves a connection that a listener has accepted. name() is then the client's role, which begins with `role`.
+  static Result<ProvenStream> accept(GuardedFd socket, const Secret& secret, std::string_view role,
+                                     Deadline deadline);
 
   const std::string& name() const { return name_; }
   const std::string& address() const { return address_; }  // the address that connect() chose
@@ -46,9 +65,8 @@ class ProvenStream {
   explicit ProvenStream(GuardedFd socket)
       : socket_(std::move(socket)), session_(Secret::random()) {}
   Status begin_as_client(const Secret& secret, std::string_view name, Deadline deadline);
-  Status begin_as_server(const Secret& secret, Deadline deadline);
+  Status begin_as_server(const Secret& secret, std::string_view role, Deadline deadline);
   Digest code_of(std::string_view text, uint64_t number, bool is_from_client) const;
-  Status wait(short events, Deadline deadline) const;
 
   GuardedFd socket_;
   Secret session_;

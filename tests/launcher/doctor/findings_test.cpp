@@ -277,6 +277,11 @@ TEST_CASE("the lines of a host's program are parsed, and no others") {
   CHECK(!parse_doctor_line("no").ok());
   CHECK(!parse_doctor_line(R"({"pair": {"from": "x"}})").ok());
   CHECK(!parse_doctor_line(R"({"facts": 1})")->facts);
+  CHECK(!parse_doctor_line(R"({"pair": {"from": 1e300, "to": 1}})").ok());
+  const std::string deep(100'000, '[');
+  const auto nested =
+      parse_doctor_line(cat(R"({"facts": {"a": )", deep, std::string(100'000, ']'), "}}"));
+  CHECK(nested->facts->dump().size() < 100);
 }
 
 TEST_CASE("the report numbers findings, folds equal ones, and ends with a verdict") {
