@@ -38,7 +38,8 @@ constexpr double kRoundSeconds = 12;  // of one round of measurements
 constexpr double kIdleSeconds = 90;   // a host that gets no order ends
 constexpr size_t kMostRepeats = 4;    // rounds of suspicious pairs
 constexpr int kMostConnections = 64;  // beyond those of the hosts
-constexpr double kLoadSeconds = 0.25;
+// A suspicious link is measured for longer.
+constexpr double kLoadSeconds = 0.15, kRepeatedLoadSeconds = 0.4;
 
 void print(const char* key, const Json& value) {
   const std::string line = Json{{key, value}}.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -256,7 +257,8 @@ class Conductor {
     for (const Pair& pair : round) {
       const auto& [from, to] = pair;
       if (!peers_.contains(from) || !peers_.contains(to)) continue;
-      const PairTarget target = peers_[to].target;
+      PairTarget target = peers_[to].target;
+      if (is_repeated) target.load_seconds = kRepeatedLoadSeconds;
       if (from == 0) {
         own = std::thread([&, target] { own_values = measure_pair(target, self_.secret); });
         asked.push_back(pair);
