@@ -77,6 +77,7 @@ Result<DoctorLine> parse_doctor_line(std::string_view line) {
   result.is_repeated = pair.is_true("again");
   result.send = pair.number("send").value_or(-1);
   result.receive = pair.number("receive").value_or(-1);
+  result.latency_min = pair.number("latency_min").value_or(-1);
   result.latency_p50 = pair.number("latency_p50").value_or(-1);
   result.latency_p99 = pair.number("latency_p99").value_or(-1);
   result.retransmits = pair.number("retransmits").value_or(-1);

@@ -47,7 +47,7 @@ struct PairResult {
   int from = 0, to = 0;
   bool is_repeated = false;  // measured again, because the first result was suspicious
   double send = -1, receive = -1;
-  double latency_p50 = -1, latency_p99 = -1;
+  double latency_min = -1, latency_p50 = -1, latency_p99 = -1;
   double retransmits = -1;  // share of the segments
   bool is_large_lost = false;
   std::string error{};  // why there are no values; may be empty

@@ -102,7 +102,7 @@ class PeerRules {
     }
   }
 
-  // Calls `judge` with each host that has the number `key`, the number, and the median of its group, at least three hosts.
+  // Calls `judge` with each host that has the number `key`, the number, and the median of its group of three or more.
   void compare(const char* key, const std::function<std::string(const Facts&)>& group_of,
                const std::function<void(const HostFacts&, double, double)>& judge) {
     std::map<std::string, std::vector<double>> groups;

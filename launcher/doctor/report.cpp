@@ -165,6 +165,7 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
     };
     put("send", pair.send);
     put("receive", pair.receive);
+    put("latency_min", pair.latency_min);
     put("latency_p50", pair.latency_p50);
     put("latency_p99", pair.latency_p99);
     put("retransmits", pair.retransmits);

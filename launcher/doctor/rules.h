@@ -1,4 +1,4 @@
-// The parts of judge_hosts() and judge_pairs(): a file for a host alone, for hosts next to each other, and for links. Pure.
+// The parts of judge_hosts() and judge_pairs(), and what they share. Pure.
 #pragma once
 
 #include <map>
@@ -46,7 +46,8 @@ inline constexpr const char* kOpenPorts =
     "open the ports between the hosts, or name the network with --network-interfaces";
 
 // The best result of each pair, by its ends, in both directions: a pair that was slow only once is not slow. In the
-// opposite direction, `send` is what the other end sent, and there are no retransmits.
+// opposite direction, `send` is what the other end sent, and there are no retransmits. Load loses no packet: the most
+// retransmits count.
 using PairResults = std::map<std::pair<int, int>, PairResult>;
 PairResults best_results(size_t hosts, std::span<const PairResult> pairs);
 

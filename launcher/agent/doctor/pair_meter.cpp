@@ -106,6 +106,7 @@ Status ping(ProvenStream& stream, Json& values, Deadline deadline) {
     times.push_back(seconds_since(begin));
   }
   std::ranges::sort(times);
+  values["latency_min"] = times.front();
   values["latency_p50"] = times[times.size() / 2];
   values["latency_p99"] = times[times.size() * 99 / 100];
   return {};

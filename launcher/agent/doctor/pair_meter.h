@@ -37,8 +37,8 @@ struct PairTarget {
   double load_seconds = 0;
 };
 
-// Returns the values of a pair (docs/doctor.md): address, send, receive, latency_p50, latency_p99, retransmits,
-// large_lost, error.
+// Returns the values of a pair (docs/doctor.md): address, send, receive, latency_min, latency_p50, latency_p99,
+// retransmits, large_lost, error.
 nlohmann::json measure_pair(const PairTarget& target, const Secret& secret);
 
 // Serves one client of a PairServer, until it ends or sends something else than a request.

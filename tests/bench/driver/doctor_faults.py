@@ -253,6 +253,12 @@ def restart():
     if host.pid_of(SICK) is not None:
         faults.end(SICK)
     host.start([SICK])
+    # The host has a new hardware address; with the old one, connections to it take 15 s or more.
+    forget = ["ip", "neigh", "flush", "to", faults.address_of(SICK)]
+    run(*forget)
+    for name in NAMES:
+        if name != SICK and host.pid_of(name) is not None:
+            inside(name, *forget)
 
 
 @contextlib.contextmanager

@@ -157,7 +157,7 @@ std::vector<PairResult> all_pairs(int hosts, double speed) {
                        .to = to,
                        .send = speed,
                        .receive = speed,
-                       .latency_p50 = 50e-6,
+                       .latency_min = 50e-6,
                        .retransmits = 0});
     }
   }
@@ -197,7 +197,7 @@ TEST_CASE("a slow host and a slow link are distinguished") {
 TEST_CASE("a host and a link with late answers are distinguished") {
   auto pairs = all_pairs(4, 1e9);
   for (PairResult& pair : pairs) {
-    if (pair.from == 2 || pair.to == 2) pair.latency_p50 = 20e-3;
+    if (pair.from == 2 || pair.to == 2) pair.latency_min = 20e-3;
   }
   auto findings = judge_pairs(hosts_with(Json::object()), pairs);
   REQUIRE(findings.size() == 1);
@@ -206,11 +206,11 @@ TEST_CASE("a host and a link with late answers are distinguished") {
   CHECK(findings[0].hosts == std::vector<std::string>{"c"});
   CHECK(findings[0].why == "its answers take 20 ms, and 0.05 ms in most pairs");
   pairs = all_pairs(4, 1e9);
-  pairs[0].latency_p50 = 20e-3;
+  pairs[0].latency_min = 20e-3;
   findings = judge_pairs(hosts_with(Json::object()), pairs);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].hosts == std::vector<std::string>{"a", "b"});
-  pairs[0].latency_p50 = 140e-6;
+  pairs[0].latency_min = 140e-6;
   CHECK(judge_pairs(hosts_with(Json::object()), pairs).empty());
 }
 
@@ -219,10 +219,10 @@ TEST_CASE("the load of a host that has no time for its threads is no failure of 
   for (HostFacts& host : hosts) host.facts["run_delay_percent"] = 70;
   auto pairs = all_pairs(4, 1e9);
   pairs[0].send = 1e8;
-  pairs[5] = {.from = 2, .to = 3, .latency_p50 = 50e-6, .error = "no answer in time"};
+  pairs[5] = {.from = 2, .to = 3, .latency_min = 50e-6, .error = "no answer in time"};
   for (const Finding& finding : judge_pairs(hosts, pairs)) CHECK(finding.verdict < Verdict::kFail);
   // It does not excuse a missing connection.
-  pairs[5].latency_p50 = -1;
+  pairs[5].latency_min = -1;
   const auto findings = judge_pairs(hosts, pairs);
   CHECK(findings.front().id == "reach_pair");
   CHECK(findings.front().verdict == Verdict::kFail);
