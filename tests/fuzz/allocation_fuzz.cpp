@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "fuzz/target.h"
 #include "launcher/allocation/allocation.h"
@@ -10,7 +7,6 @@
 // Lines NAME=value, the environment; then an empty line and the content of every file.
 HVD_FUZZ_TARGET(allocation) {
   using namespace hvd;
-  std::string_view text(reinterpret_cast<const char*>(data), size);
   const size_t gap = std::min(text.find("\n\n"), text.size());
   const std::vector<std::string> lines = split(text.substr(0, gap), '\n');
   const std::string file(gap < text.size() ? text.substr(gap + 2) : "");
@@ -36,10 +32,9 @@ HVD_FUZZ_TARGET(allocation) {
   };
   const auto found = launcher::find_allocation(sources);
   HVD_CHECK(found.ok() || !found.status().message().empty());
-  if (!found.ok() || !*found) return 0;
+  if (!found.ok() || !*found) return;
   HVD_CHECK(!(*found)->hosts.empty() || (*found)->warnings.size() == 1);
   for (const auto& host : (*found)->hosts) {
     HVD_CHECK(!host.name.empty() && host.name.front() != '-' && host.slots >= 1);
   }
-  return 0;
 }

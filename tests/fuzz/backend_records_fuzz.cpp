@@ -2,12 +2,9 @@
 // the addresses of Gloo, the id of NCCL. oneCCL's store passes bytes to its library unread. The
 // first byte is the number of records; each record follows its length in two bytes.
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "fuzz/target.h"
 #include "horovod/plugin.h"
 #include "ops/common/rounds.h"
@@ -72,5 +69,4 @@ HVD_FUZZ_TARGET(backend_records) {
     }
     (void)ops::nccl::parse_id_record(record);
   }
-  return 0;
 }

@@ -1,10 +1,7 @@
 // Replies of etcd with records of an earlier server, and etcd addresses from users: the parser
 // refuses them or returns valid parts.
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 
-#include "base/check.h"
 #include "base/json_text.h"
 #include "fuzz/target.h"
 #include "rendezvous/etcd/etcd_access.h"
@@ -62,8 +59,6 @@ void check_written(hvd::ByteView record) {
 
 HVD_FUZZ_TARGET(etcd) {
   using namespace hvd::rendezvous::etcd;
-  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
-  const std::string_view text = hvd::as_text(bytes);
   if (const auto range = parse_range(bytes); range.ok()) {
     for (const KeyValue& one : range->found) HVD_CHECK(!one.key.empty());
     check_joined(range->found);
@@ -84,5 +79,4 @@ HVD_FUZZ_TARGET(etcd) {
     HVD_CHECK(!url->endpoints.empty());
     for (const auto& endpoint : url->endpoints) HVD_CHECK(endpoint.port != 0);
   }
-  return 0;
 }

@@ -1,10 +1,6 @@
 // The output of nvidia-smi and of rocm-smi, which contains process names of other users.
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
 #include <vector>
 
-#include "base/check.h"
 #include "fuzz/target.h"
 #include "launcher/agent/ranks/gpu_use.h"
 
@@ -25,8 +21,6 @@ void check(const hvd::launcher::GpuUse& use) {
 }  // namespace
 
 HVD_FUZZ_TARGET(gpu_use) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
   check(hvd::launcher::parse_gpu_use(text));
   if (const auto use = hvd::launcher::parse_rocm_use(text)) check(*use);
-  return 0;
 }

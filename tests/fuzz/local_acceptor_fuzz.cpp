@@ -2,7 +2,6 @@
 // descriptors. A process without the job's secret is never admitted.
 #include <fcntl.h>
 
-#include "base/check.h"
 #include "base/log/log.h"
 #include "collectives/mesh/local_rendezvous.h"
 #include "fuzz/target.h"
@@ -17,7 +16,7 @@ HVD_FUZZ_TARGET(local_acceptor) {
   static const std::vector<PeerRecord> records(2);
   hvd::log::set_level(hvd::log::Level::kOff);
   HVD_CHECK(rendezvous.ok());
-  if (size == 0 || size > hvd::net::kPacketLimit) return 0;
+  if (size == 0 || size > hvd::net::kPacketLimit) return;
 
   const auto socket = hvd::net::connect_for_packets(rendezvous->name);
   HVD_CHECK(socket.ok());
@@ -26,5 +25,4 @@ HVD_FUZZ_TARGET(local_acceptor) {
   HVD_CHECK(hvd::net::send_packet(socket->get(), packet, files, "the leader").ok());
   LocalAcceptor acceptor(rendezvous->listener.get(), credentials, 0, members);
   HVD_CHECK(!acceptor.receive(records, hvd::Deadline::after_seconds(0)).ok());
-  return 0;
 }

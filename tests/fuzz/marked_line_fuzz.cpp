@@ -1,7 +1,3 @@
-#include <cstddef>
-#include <cstdint>
-
-#include "base/check.h"
 #include "fuzz/target.h"
 #include "launcher/spawn/agent_delivery.h"
 #include "launcher/spawn/last_words.h"
@@ -9,7 +5,6 @@
 // The input is the output of a login shell and of the remote command.
 HVD_FUZZ_TARGET(marked_line) {
   using namespace hvd::launcher;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto line = find_marked_line(text, "mark")) {
     HVD_CHECK(line->end > 0 && line->end <= text.size() && text[line->end - 1] == '\n');
     HVD_CHECK(line->words.find('\n') == std::string::npos);
@@ -28,5 +23,4 @@ HVD_FUZZ_TARGET(marked_line) {
   filtered.add(text.substr(size / 3));
   HVD_CHECK(text.starts_with(seen) && filtered.text().size() < 2000);
   if (size < 4096) HVD_CHECK(seen.size() == text.rfind('\n') + 1);
-  return 0;
 }

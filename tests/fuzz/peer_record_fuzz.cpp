@@ -5,11 +5,9 @@
 #include "fuzz/target.h"
 
 HVD_FUZZ_TARGET(peer_record) {
-  const auto record =
-      hvd::collectives::PeerRecord::decode({reinterpret_cast<const std::byte*>(data), size});
-  if (!record.ok()) return 0;
+  const auto record = hvd::collectives::PeerRecord::decode(bytes);
+  if (!record.ok()) return;
   const hvd::Bytes again = record->encode();
   const auto second = hvd::collectives::PeerRecord::decode(again);
   if (!second.ok() || second->encode() != again) std::abort();
-  return 0;
 }

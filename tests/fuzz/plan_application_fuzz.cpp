@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "collectives/kernels/reduction.h"
 #include "fuzz/target.h"
 #include "runtime/core/plan_application.h"
@@ -230,16 +229,16 @@ bool is_too_large(const Plan& plan) {
 }  // namespace
 
 HVD_FUZZ_TARGET(plan_application) {
-  hvd::ByteReader in({reinterpret_cast<const std::byte*>(data), size});
+  hvd::ByteReader in(bytes);
   const auto kind = in.get<uint8_t>();
   Member member((kind & 1) != 0 ? 2 : 3, (kind & 2) != 0);
   for (;;) {
     const auto length = in.get<uint16_t>();
     // An exact-size copy, so that sanitizers find a read past its end.
     const hvd::ByteView view = in.get_raw(length);
-    if (in.failed()) return 0;
+    if (in.failed()) return;
     const hvd::Bytes message(view.begin(), view.end());
     Plan plan;
-    if (!decode(message, &plan).ok() || is_too_large(plan) || !member.apply(plan)) return 0;
+    if (!decode(message, &plan).ok() || is_too_large(plan) || !member.apply(plan)) return;
   }
 }

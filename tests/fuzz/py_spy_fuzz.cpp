@@ -1,10 +1,6 @@
 // The output of py-spy about a foreign process, whose names are arbitrary, and the output of faulthandler.
-#include <cstddef>
-#include <cstdint>
 #include <string>
-#include <string_view>
 
-#include "base/check.h"
 #include "fuzz/target.h"
 #include "launcher/agent/stacks/named_wait.h"
 #include "launcher/agent/stacks/python_stack.h"
@@ -26,8 +22,6 @@ void check(const hvd::launcher::PythonStack& stack) {
 }  // namespace
 
 HVD_FUZZ_TARGET(py_spy) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto stack = hvd::launcher::read_py_spy(text, 7); stack.ok()) check(*stack);
   check(hvd::launcher::read_faulthandler(text));
-  return 0;
 }

@@ -1,7 +1,3 @@
-#include <cstddef>
-#include <cstdint>
-
-#include "base/check.h"
 #include "base/text.h"
 #include "fuzz/target.h"
 #include "launcher/spawn/ssh/ssh_settings.h"
@@ -9,7 +5,6 @@
 // The output of `ssh -v -G`, and the configuration files that it names.
 HVD_FUZZ_TARGET(ssh_settings) {
   using namespace hvd::launcher;
-  const std::string text(reinterpret_cast<const char*>(data), size);
   const auto settings = parse_ssh_settings(text);
   if (settings) {
     HVD_CHECK(!settings->host_name.empty());
@@ -23,8 +18,7 @@ HVD_FUZZ_TARGET(ssh_settings) {
   }
   for (const std::string& file : configuration_files(text)) HVD_CHECK(file.size() < text.size());
   // Other lines must not hide the names of configuration files.
-  HVD_CHECK(depends_on_host(text + "\nHost a\n"));
-  HVD_CHECK(asks_about_new_keys(text + "\nStrictHostKeyChecking ask\n"));
+  HVD_CHECK(depends_on_host(hvd::cat(text, "\nHost a\n")));
+  HVD_CHECK(asks_about_new_keys(hvd::cat(text, "\nStrictHostKeyChecking ask\n")));
   if (is_canonical_name(text)) HVD_CHECK(text == hvd::to_lower(text));
-  return 0;
 }

@@ -1,13 +1,9 @@
 // The attributes of one of our operations in a graph of TensorFlow, which may come from a file. Each number is eight
 // bytes; a list or a text has its length in one byte. Names of nodes are texts.
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <string>
-#include <vector>
 
-#include "base/check.h"
 #include "fuzz/target.h"
 #include "python/tensorflow_ops/attributes.h"
 
@@ -78,5 +74,4 @@ HVD_FUZZ_TARGET(tensorflow_attributes) {
   graph = &own;
   read_all();
   HVD_CHECK(own.failures == (own.code == kOk ? 0 : 1));
-  return 0;
 }

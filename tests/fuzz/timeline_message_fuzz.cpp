@@ -42,7 +42,6 @@ void format(const std::vector<TraceSlot>& slots, int64_t offset) {
 }  // namespace
 
 HVD_FUZZ_TARGET(timeline_message) {
-  const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   TimelineMessage timeline;
   if (round_trip(bytes, &timeline)) format(timeline.slots, timeline.offset);
   MetricsMessage metrics;
@@ -50,8 +49,7 @@ HVD_FUZZ_TARGET(timeline_message) {
   TraceName name;
   (void)decode(bytes, &name);
   std::vector<TraceSlot> slots(size / sizeof(TraceSlot));
-  if (slots.empty()) return 0;
+  if (slots.empty()) return;
   std::memcpy(static_cast<void*>(slots.data()), data, slots.size() * sizeof(TraceSlot));
   format(slots, 0);
-  return 0;
 }

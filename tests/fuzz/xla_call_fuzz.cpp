@@ -3,14 +3,10 @@
 // type, a name of up to 15 bytes after its length, and a value: an element type and eight bytes, or
 // a text. Buffers follow, each with an element type and dimensions.
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <deque>
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "fuzz/target.h"
 #include "python/jax_ops/request.h"
 
@@ -93,7 +89,7 @@ HVD_FUZZ_TARGET(xla_call) {
                     arguments.data()};
   call.results = call.arguments;
   const XlaRequest request = read_request(call);
-  if (!request.problem.empty()) return 0;
+  if (!request.problem.empty()) return;
   const hvd_submission submission = request.submission();
   HVD_CHECK(submission.op >= 0 && submission.tensor_count == arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -101,5 +97,4 @@ HVD_FUZZ_TARGET(xla_call) {
     HVD_CHECK(size_of(tensor.dtype) > 0 && tensor.ndim == buffers[i].rank);
     (void)bytes_of(buffers[i]);
   }
-  return 0;
 }
