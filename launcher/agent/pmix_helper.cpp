@@ -11,15 +11,12 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <iterator>
-#include <utility>
 
 #include "base/files/whole_io.h"
 #include "base/text.h"
 #include "launcher/agent/host/leftovers.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/link/accepting.h"
-#include "net/endpoint.h"
 #include "net/peer_user.h"
 #include "net/socket_address.h"
 

@@ -7,7 +7,6 @@
 #include "base/cores.h"
 #include "base/names/name_ranges.h"
 #include "base/text.h"
-#include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {
 namespace {

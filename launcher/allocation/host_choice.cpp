@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "launcher/allocation/allocation.h"
 #include "launcher/allocation/slurm_nodes.h"
-#include "launcher/plan/hosts.h"
 #include "launcher/plan/text_file.h"
 #include "launcher/spawn/local_program.h"
 

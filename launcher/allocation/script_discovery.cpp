@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/names/name_ranges.h"
 #include "base/text.h"
-#include "launcher/plan/hosts.h"
 #include "net/notification.h"
 
 namespace hvd::launcher {

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 

@@ -5,7 +5,6 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "net/asio.h"
 
 namespace hvd::launcher {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "net/interfaces.h"
 #include "net/socket_address.h"
 
 namespace hvd::launcher {

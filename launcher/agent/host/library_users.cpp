@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <optional>
 #include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/proc_file.h"
 #include "base/text.h"

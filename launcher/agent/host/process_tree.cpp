@@ -12,11 +12,7 @@
 #include <csignal>
 #include <iterator>
 #include <map>
-#include <optional>
-#include <set>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/proc_file.h"
 #include "base/text.h"

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 
-#include "net/endpoint.h"
 #include "net/packet_socket.h"
 #include "net/socket_address.h"
 

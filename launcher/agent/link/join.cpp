@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <utility>
@@ -12,7 +11,6 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/process/spawn.h"
-#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/protocol/token_proof.h"
 #include "net/endpoint.h"

@@ -3,7 +3,6 @@
 // socket whose name contains the session. A user who does not know the session cannot guess the socket's name.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 

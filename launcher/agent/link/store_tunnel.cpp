@@ -8,9 +8,7 @@
 #include <array>
 #include <cerrno>
 
-#include "base/text.h"
 #include "launcher/agent/link/accepting.h"
-#include "net/endpoint.h"
 #include "net/socket_address.h"
 
 namespace hvd::launcher {

@@ -4,9 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <optional>
 
 #include "base/proc_file.h"
 #include "base/secrets/secret.h"

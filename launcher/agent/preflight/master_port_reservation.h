@@ -3,7 +3,6 @@
 // Unknown clients cannot exhaust the agent's descriptors. Lives on the agent's loop.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "base/bytes.h"

@@ -5,16 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <optional>
-#include <utility>
 
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "net/socket_address.h"
-#include "net/tcp_transport.h"
 
 namespace hvd::launcher {
 namespace {

@@ -4,10 +4,8 @@
 
 #include <array>
 #include <optional>
-#include <utility>
 
 #include "base/text.h"
-#include "launcher/agent/ranks/gpu_use.h"
 #include "launcher/protocol/program.h"
 
 namespace hvd::launcher {

@@ -1,10 +1,7 @@
 #include "launcher/agent/ranks/gpu_use.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 

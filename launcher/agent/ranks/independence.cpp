@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <utility>
 
 #include "launcher/agent/host/python_sources.h"
 #include "launcher/protocol/protocol.h"

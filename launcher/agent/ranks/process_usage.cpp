@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
-#include <string_view>
 
 #include "base/proc_file.h"
 #include "base/text.h"

@@ -1,7 +1,5 @@
 #include "launcher/agent/ranks/rank_environment.h"
 
-#include <string>
-
 #include "base/text.h"
 #include "launcher/agent/host/host_addresses.h"
 

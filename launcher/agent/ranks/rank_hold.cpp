@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <utility>
 
 namespace hvd::launcher {
 

@@ -1,22 +1,16 @@
 #include "launcher/agent/ranks/rank_meters.h"
 
 #include <sys/syscall.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <set>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "base/clock.h"
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_connections.h"
@@ -25,7 +19,6 @@
 #include "launcher/agent/host/socket_bytes.h"
 #include "launcher/agent/ranks/process_usage.h"
 #include "launcher/agent/ranks/rank_pressure.h"
-#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +16,6 @@
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/text.h"
-#include "launcher/agent/ranks/side_by_side.h"
 
 namespace hvd::launcher {
 

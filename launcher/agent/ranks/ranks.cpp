@@ -14,7 +14,6 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_connections.h"
-#include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/ranks/rank_pressure.h"
 

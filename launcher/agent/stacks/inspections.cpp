@@ -1,7 +1,6 @@
 #include "launcher/agent/stacks/inspections.h"
 
 #include <sys/resource.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,8 +10,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -21,7 +18,6 @@
 #include "launcher/agent/host/process_connections.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/stacks/named_wait.h"
-#include "launcher/agent/stacks/python_stack.h"
 
 namespace hvd::launcher {
 namespace {
