@@ -2,7 +2,6 @@
 #include <string>
 #include <utility>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "fuzz/target.h"
 #include "launcher/doctor/report.h"
@@ -12,7 +11,7 @@ HVD_FUZZ_TARGET(doctor_line) {
   using namespace hvd::launcher;
   Diagnosis diagnosis{.level = "net", .hosts = std::vector<HostFacts>(4)};
   size_t number = 0;
-  for (const std::string& line : split({reinterpret_cast<const char*>(data), size}, '\n')) {
+  for (const std::string& line : split(text, '\n')) {
     HostFacts& host = diagnosis.hosts[number++ % 4];
     host.host = cat("h", number % 4);
     auto parsed = parse_doctor_line(line);
@@ -24,5 +23,4 @@ HVD_FUZZ_TARGET(doctor_line) {
   judge(diagnosis);
   HVD_CHECK(!diagnosis_text(diagnosis).empty());
   HVD_CHECK(nlohmann::json::parse(diagnosis_json(diagnosis), nullptr, false).is_object());
-  return 0;
 }

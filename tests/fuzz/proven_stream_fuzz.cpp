@@ -7,7 +7,6 @@
 #include <string>
 #include <thread>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "fuzz/target.h"
 #include "launcher/agent/doctor/pair_meter.h"
@@ -41,26 +40,26 @@ void speak(ProvenStream& stream, const std::string& text, Deadline deadline) {
 }  // namespace
 
 HVD_FUZZ_TARGET(proven_stream) {
-  if (size == 0) return 0;
+  if (size == 0) return;
   static const Secret secret = Secret::random();
   const Deadline deadline = Deadline::after_seconds(20);
-  const ByteView bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+  const ByteView rest = bytes.subspan(1);
   Sockets sockets = connected();
   if (data[0] % 4 < 2) {
-    HVD_CHECK(::send(sockets.one.get(), bytes.data(), bytes.size(), 0) >= 0);
+    HVD_CHECK(::send(sockets.one.get(), rest.data(), rest.size(), 0) >= 0);
     ::shutdown(sockets.one.get(), SHUT_WR);
     HVD_CHECK(data[0] % 4 == 0
                   ? !ProvenStream::accept(std::move(sockets.other), secret, "fuzz", deadline).ok()
                   : !ProvenStream::join(std::move(sockets.other), secret, "fuzz", deadline).ok());
-    return 0;
+    return;
   }
   std::thread client([&, socket = std::move(sockets.one)]() mutable {
     auto stream = ProvenStream::join(std::move(socket), secret, "fuzz", deadline);
     HVD_CHECK(stream.ok());
     if (data[0] % 4 == 3)
-      speak(*stream, std::string(as_text(bytes)), deadline);
+      speak(*stream, std::string(as_text(rest)), deadline);
     else
-      static_cast<void>(stream->write(bytes, deadline));
+      static_cast<void>(stream->write(rest, deadline));
   });
   {
     auto stream = ProvenStream::accept(std::move(sockets.other), secret, "fuzz", deadline);
@@ -71,5 +70,4 @@ HVD_FUZZ_TARGET(proven_stream) {
       HVD_CHECK(!stream->receive(deadline).ok());
   }
   client.join();
-  return 0;
 }
