@@ -14,7 +14,7 @@ import os
 import sys
 
 SKIPPED = 77
-# What a framework imports at its first use.
+# Modules that a framework imports at its first use.
 LAZY = {"torch": "torch._dynamo", "tensorflow": "keras", "jax": "optax"}
 
 module, *files = sys.argv[1:]
