@@ -93,7 +93,7 @@ std::string line_of_file(const std::string& path) {
   return std::string(trim(read_proc_file(path)));
 }
 
-std::optional<double> number_in(const std::string& path) {
+std::optional<double> number_in_file(const std::string& path) {
   return parse_double(line_of_file(path));
 }
 
@@ -147,7 +147,7 @@ void add_cgroup_limits(Json& facts, const std::string& root) {
                             const char* key) {
     for (const std::string& folder : cgroup_folders(groups, controller)) {
       for (const char* file : files) {
-        const auto limit = number_in(cat(folder, "/", file));
+        const auto limit = number_in_file(cat(folder, "/", file));
         // A group without a limit of version 1 has a number near 2^63.
         if (!limit || *limit >= 1e18) continue;
         if (!facts.contains(key) || *limit < facts[key].get<double>()) facts[key] = *limit;
@@ -265,7 +265,7 @@ void add_rdma(Json& facts, const std::string& root) {
       const std::string state = line_of_file(at + "state");  // "4: ACTIVE"
       Json found = {{"device", device}, {"port", port}, {"rate", line_of_file(at + "rate")}};
       found["state"] = state.substr(state.rfind(' ') + 1);
-      put_number(found, "link_downed", number_in(at + "counters/link_downed"));
+      put_number(found, "link_downed", number_in_file(at + "counters/link_downed"));
       facts["rdma"].push_back(std::move(found));
     }
   }
@@ -280,8 +280,8 @@ void add_pcie(Json& facts, const std::string& root) {
     const std::string at = cat(folder, "/", address, "/");
     const std::string kind = line_of_file(at + "class").substr(0, 6);
     if (std::ranges::find(kClasses, kind) == kClasses.end()) continue;
-    const auto width = number_in(at + "current_link_width");
-    const auto most = number_in(at + "max_link_width");
+    const auto width = number_in_file(at + "current_link_width");
+    const auto most = number_in_file(at + "max_link_width");
     // A virtual card has no lanes, or 255.
     if (!width || !most || *width < 1 || *most > 32) continue;
     facts["pcie"].push_back({{"address", address}, {"width", *width}, {"max_width", *most}});
@@ -459,9 +459,9 @@ Json missing_names(const std::vector<std::string>& names) {
 Json interface_facts(const std::string& interface, const std::string& root) {
   const std::string at = cat(root, "sys/class/net/", interface, "/");
   Json facts = {{"name", interface}};
-  put_number(facts, "speed", number_in(at + "speed"));
-  put_number(facts, "mtu", number_in(at + "mtu"));
-  put_number(facts, "carrier_downs", number_in(at + "carrier_down_count"));
+  put_number(facts, "speed", number_in_file(at + "speed"));
+  put_number(facts, "mtu", number_in_file(at + "mtu"));
+  put_number(facts, "carrier_downs", number_in_file(at + "carrier_down_count"));
   if (const std::string duplex = line_of_file(at + "duplex"); !duplex.empty()) {
     facts["duplex"] = duplex;
   }
