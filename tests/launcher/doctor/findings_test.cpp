@@ -131,7 +131,7 @@ TEST_CASE("a GPU's faults are findings") {
   CHECK(with("remap_pending", true) == "gpu_remap warn");
   CHECK(with("throttle", 0x40) == "gpu_clocks warn");
   CHECK(with("memory_used", 8e9) == "gpu_memory warn");
-  hosts[2].facts["gpus"] = {gpu};
+  hosts[2].facts["gpus"] = Json::array({gpu});
   const auto findings = judge_hosts(hosts);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "gpu_count");
